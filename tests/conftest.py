@@ -1,4 +1,4 @@
-"""Shared fixtures. Keras runs on TensorFlow here; `shared` is the folder of real data beside the project."""
+"""Shared fixtures. Keras runs on TensorFlow here; `shared` is the folder of real data beside us."""
 
 import os
 from pathlib import Path
@@ -18,9 +18,7 @@ def shared() -> Path:
     if not SHARED.is_dir():
         if os.environ.get("CI"):
             pytest.fail("CI must run beside ../shared, the folder of real data")
-        pytest.skip(
-            "needs ../shared (real images and reference outputs), which a user's clone has not"
-        )
+        pytest.skip("needs ../shared (real images, reference outputs), absent in a user's clone")
     return SHARED
 
 
