@@ -88,11 +88,11 @@ def webp_frames(contents):
 
     def count(position, frames):
         is_frame = cut(contents, position, 4) == b"ANMF"
-        return _next_riff(contents, position), frames + tf.cast(is_frame, tf.int64)
+        return [_next_riff(contents, position), frames + tf.cast(is_frame, tf.int64)]
 
-    size = tf.strings.length(contents, unit="BYTE")
+    size = tf.cast(tf.strings.length(contents), tf.int64)
     _, frames = tf.while_loop(
-        lambda position, _: position + 8 <= tf.cast(size, tf.int64),
+        lambda position, _: position + 8 <= size,
         count,
         [tf.constant(12, tf.int64), tf.constant(0, tf.int64)],
         maximum_iterations=MAX_CHUNKS,
@@ -143,7 +143,7 @@ def _exif_of_jpeg(contents):
         return is_app & ~is_exif(position)
 
     def next_segment(position):
-        return (position + 2 + unsigned(contents, position + 2, 2),)
+        return position + 2 + unsigned(contents, position + 2, 2)
 
     position = _walk(goes_on, next_segment, 2)
     return tf.where(is_exif(position), position + 10, -1)
@@ -157,7 +157,7 @@ def _exif_of_png(contents):
         kind = cut(contents, position + 4, 4)
         return (kind != b"IEND") & (kind != b"\0\0\0\0") & ~is_exif(position)
 
-    position = _walk(goes_on, lambda p: (p + 12 + unsigned(contents, p, 4),), 8)
+    position = _walk(goes_on, lambda p: p + 12 + unsigned(contents, p, 4), 8)
     return tf.where(is_exif(position), position + 8, -1)
 
 
@@ -168,7 +168,7 @@ def _exif_of_webp(contents):
     def goes_on(position):
         return (cut(contents, position, 4) != b"\0\0\0\0") & ~is_exif(position)
 
-    position = _walk(goes_on, lambda p: (_next_riff(contents, p),), 12)
+    position = _walk(goes_on, lambda p: _next_riff(contents, p), 12)
     # Some writers put JPEG's "Exif\0\0" before the TIFF structure.
     prefixed = cut(contents, position + 8, 6) == b"Exif\0\0"
     start = position + tf.where(prefixed, tf.constant(14, tf.int64), 8)
@@ -182,7 +182,11 @@ def _next_riff(contents, position):
 
 
 def _walk(goes_on, step, start: int):
+    """The first position, from `start` by `step`, at which it no longer goes on."""
     (position,) = tf.while_loop(
-        goes_on, step, [tf.constant(start, tf.int64)], maximum_iterations=MAX_CHUNKS
+        goes_on,
+        lambda position: [step(position)],
+        [tf.constant(start, tf.int64)],
+        maximum_iterations=MAX_CHUNKS,
     )
     return position

@@ -68,6 +68,11 @@ class Preprocess:
 
 def preprocess_image(image, preprocess: Preprocess):
     """uint8 `(H, W, C)` to float32 `(height, width, C)`, ready for the model."""
+    return normalise(fit_image(image, preprocess), preprocess)
+
+
+def fit_image(image, preprocess: Preprocess):
+    """uint8 `(H, W, C)` brought to the model's size: float32 whole levels 0..255."""
     target = tf.constant(preprocess.image_size, tf.float32)
     size = tf.cast(tf.shape(image)[:2], tf.float32)
     if preprocess.resize == "crop":
@@ -76,8 +81,7 @@ def preprocess_image(image, preprocess: Preprocess):
     else:
         scaled = target
     offset = (scaled - target) // 2
-    image = resize(image, preprocess, scaled / size, offset)
-    return normalise(image, preprocess)
+    return resize(image, preprocess, scaled / size, offset)
 
 
 def resize(image, preprocess: Preprocess, scale, offset=(0.0, 0.0)):
