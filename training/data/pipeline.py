@@ -1,8 +1,8 @@
 """tf.data pipelines: an endless one for training, exact ones for evaluation and prediction.
 
 Training example number i of the endless stream belongs to epoch i // n; its place in that epoch,
-its crop, its colours, all come from (seed, epoch, i) by stateless operations. So the same seed gives
-the same batches on any number of threads, and the stream can be entered anywhere.
+its crop, its colours, all come from (seed, epoch, i) by stateless operations. So the same seed
+gives the same batches on any number of threads, and the stream can be entered anywhere.
 """
 
 import os

@@ -1,0 +1,182 @@
+"""The settings of every command: one flat frozen dataclass each.
+
+A field is at once the argument in Python, the flag `--field-name` and the key in a YAML file
+(`training/cli.py` reads both). None means: chosen from the data, or off, as the help says.
+This module imports nothing heavy, so that `keras-vit --help` answers at once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Size = tuple[int, int]
+
+
+def setting(default, help: str, **metadata):
+    """A field with its help text; `choices of` and `positional` are read by the command line."""
+    return field(default=default, metadata={"help": help, **metadata})
+
+
+def argument(help: str, **metadata):
+    """A field without a default, given by its place on the command line."""
+    return field(metadata={"help": help, "positional": True, **metadata})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """Train a Vision Transformer and write a run folder."""
+
+    # Data
+    data: str = setting("digits", "digits, folder:PATH, tfds:NAME or tfrecord:GLOB")
+    data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
+    validation_fraction: float = setting(
+        0.2, "part of each class set aside, where the data bring no validation split"
+    )
+    max_skipped: float = setting(0.05, "part of a folder's files that may be unreadable")
+    cache: bool = setting(False, "keep the stored images in memory")
+    # Model
+    model: str | None = setting(None, "name of the model, see `keras-vit models`; any patch size")
+    image_size: Size | None = setting(None, "pixels: 224, or 192x256 for height x width")
+    dropout: float | None = setting(None, "dropout rate; by default the model's own")
+    drop_path: float | None = setting(None, "stochastic depth rate of the last block")
+    patch_dropout: float = setting(0.0, "part of the patches left out while training")
+    freeze: str = setting(
+        "none", "what does not train: none, head (all but the head), or a number of first blocks"
+    )
+    # Training
+    epochs: int | None = setting(None, "passes over the training images")
+    batch_size: int | None = setting(None, "images a step")
+    optimizer: Literal["adamw", "sgd"] = setting("adamw", "AdamW, or SGD with momentum 0.9")
+    learning_rate: float | None = setting(None, "peak learning rate")
+    scale_learning_rate: bool = setting(False, "multiply it by batch_size / 256")
+    warmup_epochs: float | None = setting(None, "epochs of linear warm-up before the cosine")
+    weight_decay: float = setting(
+        0.05, "decoupled, times the learning rate; not on biases, norms, tokens and positions"
+    )
+    layer_decay: float = setting(
+        1.0, "each block learns this much slower than the one above it; 1 for all alike"
+    )
+    clip_norm: float | None = setting(1.0, "largest global norm of the gradient, none for no limit")
+    label_smoothing: float = setting(0.1, "part of each label spread over all classes")
+    balance: bool = setting(False, "weight each class by the inverse of its frequency")
+    ema: float | None = setting(None, "momentum of averaged weights, like 0.999; they are kept")
+    early_stopping: int | None = setting(
+        None, "stop after so many epochs without a better validation accuracy"
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = setting(
+        "float32", "of the computation; weights stay float32"
+    )
+    seed: int = setting(0, "of weights, order, augmentation and of the validation split")
+    # Images
+    resize: Literal["crop", "squash"] = setting(
+        "crop", "keep the aspect and cut the centre, or scale both sides"
+    )
+    crop_fraction: float = setting(1.0, "part of the scaled image that evaluation cuts out")
+    interpolation: Literal["bilinear", "bicubic"] = setting("bicubic", "of resizing, antialiased")
+    augment: Literal["none", "light", "medium", "strong"] | None = setting(
+        None, "preset of augmentation; the settings below change one thing of it"
+    )
+    flip: bool | None = setting(None, "mirror half of the images")
+    crop_scale: float | None = setting(None, "least part of the area that a random crop keeps")
+    randaugment: int | None = setting(None, "magnitude of two RandAugment operations, 0 for none")
+    color_jitter: float | None = setting(None, "change of brightness, contrast and saturation")
+    erasing: float | None = setting(None, "probability of erasing a rectangle")
+    mixup: float | None = setting(None, "Mixup alpha, 0 for none")
+    cutmix: float | None = setting(None, "CutMix alpha, 0 for none")
+    # Output
+    output: str | None = setting(None, "run folder; by default a new one in saved_models")
+    overwrite: bool = setting(False, "replace the run folder if it exists")
+
+    def __post_init__(self):
+        check_positive(self, "epochs", "batch_size", "learning_rate", "clip_norm", "early_stopping")
+        check_rates(self, "dropout", "drop_path", "patch_dropout", "ema", "label_smoothing")
+        check_rates(self, "max_skipped")
+        check_at_least_zero(self, "warmup_epochs", "weight_decay", "seed", "randaugment")
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay={self.layer_decay} must be more than 0 and at most 1")
+        if self.freeze not in ("none", "head") and not self.freeze.isdigit():
+            raise ValueError(f"freeze={self.freeze!r} must be none, head or a number of blocks")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateConfig:
+    """Measure a run on held-out images."""
+
+    run: str = argument("run folder")
+    data: str | None = setting(None, "other images than the run's own: folder:PATH, tfds:NAME...")
+    data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
+    split: Literal["train", "validation", "test"] | None = setting(
+        None, "which images; by default test, or validation where there is no test"
+    )
+    batch_size: int = setting(64, "images a step")
+    real_labels: str | None = setting(
+        None, "ImageNet-ReaL's label file (real.json): adds the ReaL score"
+    )
+
+    def __post_init__(self):
+        check_positive(self, "batch_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictConfig:
+    """Name the classes of images."""
+
+    run: str = argument("run folder")
+    images: tuple[str, ...] = argument("image files, folders, or quoted globs", metavar="IMAGE")
+    top: int = setting(5, "how many classes of each image")
+    json: bool = setting(False, "print JSON for programs")
+    batch_size: int = setting(32, "images a step")
+
+    def __post_init__(self):
+        check_positive(self, "top", "batch_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TFRecordConfig:
+    """Write any data set as TFRecord shards."""
+
+    data: str = setting("digits", "digits, folder:PATH, tfds:NAME or tfrecord:GLOB")
+    data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
+    output: str = setting("tfrecords", "folder for the shards")
+    shards: int = setting(8, "files for each split")
+    validation_fraction: float = setting(
+        0.2, "part of each class set aside, where the data bring no validation split"
+    )
+    max_skipped: float = setting(0.05, "part of a folder's files that may be unreadable")
+    seed: int = setting(0, "of the validation split")
+    overwrite: bool = setting(False, "replace the folder if it exists")
+
+    def __post_init__(self):
+        check_positive(self, "shards")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsConfig:
+    """List the named models with their sizes."""
+
+
+COMMANDS = {
+    "train": TrainConfig,
+    "evaluate": EvaluateConfig,
+    "predict": PredictConfig,
+    "tfrecord": TFRecordConfig,
+    "models": ModelsConfig,
+}
+
+
+def _check(config, names, is_right, wanted: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not is_right(value):
+            raise ValueError(f"{name}={value} must be {wanted}")
+
+
+def check_positive(config, *names) -> None:
+    _check(config, names, lambda value: value > 0, "greater than 0")
+
+
+def check_at_least_zero(config, *names) -> None:
+    _check(config, names, lambda value: value >= 0, "at least 0")
+
+
+def check_rates(config, *names) -> None:
+    _check(config, names, lambda value: 0 <= value < 1, "at least 0 and less than 1")

@@ -1,0 +1,148 @@
+"""The run folder: the one place that knows its file names, and writes them whole or not at all."""
+
+import csv
+import json
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from keras_vit.config import UserError
+
+
+@dataclass(frozen=True)
+class Run:
+    """A folder that `keras-vit train` wrote; `saved_models/README.md` lists its files."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: str | Path, overwrite: bool = False) -> "Run":
+        """A new, empty run folder. Raises: UserError: it exists, or cannot be made."""
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            if not overwrite:
+                raise UserError(
+                    f"output={str(path)!r} exists; choose another folder or add --overwrite"
+                )
+            if not (path / "config.yaml").is_file():
+                raise UserError(f"output={str(path)!r} is no run folder; it is not overwritten")
+            shutil.rmtree(path)
+        try:
+            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"output={str(path)!r} cannot be made: {error.strerror}") from error
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        """An existing run. Raises: UserError: it is none, or it has no trained model yet."""
+        run = cls(Path(path))
+        if not run.path.is_dir():
+            raise UserError(f"run folder {str(path)!r} does not exist")
+        for name in ("config.yaml", "preprocess.json", "labels.txt", "model.keras"):
+            if not (run.path / name).is_file():
+                raise UserError(f"{str(path)!r} is no finished run: {name} is missing")
+        return run
+
+    @property
+    def model_path(self) -> Path:
+        return self.path / "model.keras"
+
+    @property
+    def last_path(self) -> Path:
+        return self.path / "checkpoints" / "last.keras"
+
+    @property
+    def history_path(self) -> Path:
+        return self.path / "history.csv"
+
+    @property
+    def logs_path(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def confusion_path(self) -> Path:
+        return self.path / "confusion_matrix.png"
+
+    def write_config(self, settings: dict, made_with: dict) -> None:
+        """Every setting, and under `made_with` the versions and the data's fingerprint."""
+        plain = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.items()}
+        text = yaml.safe_dump(plain | {"made_with": made_with}, sort_keys=False, allow_unicode=True)
+        self._write("config.yaml", text)
+
+    def read_config(self) -> dict:
+        return yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+
+    def read_history(self) -> list[dict[str, str]]:
+        """history.csv, a row an epoch."""
+        with self.history_path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file))
+
+    def write_labels(self, class_names: Iterable[str]) -> None:
+        names = list(class_names)
+        for name in names:
+            if "\n" in name or "\r" in name:
+                raise UserError(f"class name {name!r} holds a line break; rename its folder")
+        self._write("labels.txt", "".join(f"{name}\n" for name in names))
+
+    def read_labels(self) -> list[str]:
+        text = (self.path / "labels.txt").read_text(encoding="utf-8", errors="surrogateescape")
+        return text.split("\n")[:-1]
+
+    def write_preprocess(self, values: dict) -> None:
+        self._write("preprocess.json", json.dumps(values, indent=2) + "\n")
+
+    def read_preprocess(self) -> dict:
+        path = self.path / "preprocess.json"
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path} is no JSON: {error}") from error
+
+    def write_metrics(self, values: dict) -> None:
+        self._write("metrics.json", json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+    def write_skipped(self, skipped: Iterable[tuple[str, str]]) -> None:
+        """skipped_files.csv: path and reason of each file that was left out."""
+        temporary = self.path / ".skipped_files.csv.tmp"
+        with temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["path", "reason"])
+            writer.writerows(skipped)
+        self._replace(temporary, "skipped_files.csv")
+
+    def save_model(self, model, path: Path) -> None:
+        """Write a Keras model under a temporary name, then rename: a kill leaves the old one."""
+        temporary = path.with_name(f".{path.stem}.tmp.keras")
+        model.save(temporary)
+        self._replace(temporary, path.relative_to(self.path).as_posix())
+
+    def load_model(self):
+        """The best model, not compiled."""
+        import keras
+
+        import keras_vit  # noqa: F401, registers the layers
+
+        return keras.saving.load_model(self.model_path, compile=False)
+
+    def _write(self, name: str, text: str) -> None:
+        temporary = self.path / f".{name}.tmp"
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+        self._replace(temporary, name)
+
+    def _replace(self, temporary: Path, name: str) -> None:
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, self.path / name)
+
+
+def unused_path(name: str, parent: str | Path = "saved_models") -> Path:
+    """The first of parent/name, parent/name-2, ... that does not exist."""
+    path, number = Path(parent) / name, 2
+    while path.exists():
+        path, number = Path(parent) / f"{name}-{number}", number + 1
+    return path

@@ -1,0 +1,196 @@
+"""`keras-vit train`: from images to a run folder. Read it from top to bottom."""
+
+import platform
+import sys
+from dataclasses import asdict, replace
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_vit
+from keras_vit.config import UserError
+from training.callbacks import make_callbacks
+from training.config import TrainConfig
+from training.data.augment import AUGMENTATIONS, Augmentation
+from training.data.pipeline import evaluation_dataset, training_dataset
+from training.data.preprocess import Preprocess
+from training.data.sources import Source, open_source
+from training.defaults import resolve
+from training.optimizer import make_optimizer
+from training.run import Run, unused_path
+from training.schedule import WarmupCosine
+
+POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+
+
+def main(config: TrainConfig) -> None:
+    keras.utils.set_random_seed(config.seed)
+    source = open_source(
+        config.data,
+        seed=config.seed,
+        validation_fraction=config.validation_fraction,
+        max_skipped=config.max_skipped,
+        data_dir=config.data_dir,
+    )
+    config = resolve(config, source)
+    preprocess = make_preprocess(config, source)
+    augmentation = make_augmentation(config)
+    model = make_model(config, source)
+    describe(config, source, model)
+
+    run = Run.create(config.output or unused_path(default_name(config, source)), config.overwrite)
+    run.write_config(asdict(config), made_with(source))
+    run.write_labels(source.class_names)
+    run.write_preprocess(preprocess.to_dict())
+    run.write_skipped((item.path, item.reason) for item in source.skipped)
+
+    num_classes = len(source.class_names)
+    train = training_dataset(
+        source.splits["train"],
+        preprocess,
+        augmentation,
+        num_classes=num_classes,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        class_weights=class_weights(source) if config.balance else None,
+        cache=config.cache,
+    )
+    validation = evaluation_dataset(
+        source.splits["validation"], preprocess, batch_size=config.batch_size
+    ).map(lambda images, labels: (images, tf.one_hot(labels, num_classes)))
+
+    steps = steps_per_epoch(config, source)
+    schedule = WarmupCosine(
+        config.learning_rate, round(config.warmup_epochs * steps), config.epochs * steps
+    )
+    model.compile(
+        optimizer=make_optimizer(config, model, schedule),
+        loss=keras.losses.CategoricalCrossentropy(
+            from_logits=True, label_smoothing=config.label_smoothing
+        ),
+        metrics=make_metrics(num_classes),
+    )
+    model.fit(
+        train,
+        epochs=config.epochs,
+        steps_per_epoch=steps,
+        validation_data=validation,
+        callbacks=make_callbacks(config, run),
+    )
+    closing_words(run)
+
+
+def make_preprocess(config: TrainConfig, source: Source) -> Preprocess:
+    return Preprocess(
+        image_size=config.image_size,
+        channels=source.channels,
+        resize=config.resize,
+        crop_fraction=config.crop_fraction,
+        interpolation=config.interpolation,
+    )
+
+
+def make_augmentation(config: TrainConfig) -> Augmentation:
+    """The preset with what the config changes of it."""
+    preset = AUGMENTATIONS[config.augment]
+    changes = {
+        name: getattr(config, name)
+        for name in ("flip", "color_jitter", "erasing", "mixup", "cutmix")
+    }
+    if config.crop_scale is not None:
+        changes["crop_scale"] = (config.crop_scale, 1.0)
+    if config.randaugment is not None:
+        changes["randaugment_layers"] = 2 if config.randaugment else 0
+        changes["randaugment_magnitude"] = config.randaugment
+    return replace(preset, **{name: v for name, v in changes.items() if v is not None})
+
+
+def make_model(config: TrainConfig, source: Source) -> keras.Model:
+    """The model, with what `freeze` names set to stay as it is."""
+    overrides = {"dropout": config.dropout, "drop_path": config.drop_path}
+    model = keras_vit.create_model(
+        config.model,
+        image_size=config.image_size,
+        in_channels=source.channels,
+        num_classes=len(source.class_names),
+        dtype=POLICIES[config.precision],
+        **({"patch_dropout": config.patch_dropout} if config.patch_dropout else {}),
+        **{name: value for name, value in overrides.items() if value is not None},
+    )
+    blocks = [layer for layer in model.layers if layer.name.startswith("block_")]
+    if config.freeze == "head":
+        for layer in model.layers:
+            layer.trainable = layer.name.startswith("head")
+    elif config.freeze != "none":
+        count = int(config.freeze)
+        if count > len(blocks):
+            raise UserError(f"freeze={count}: {config.model} has only {len(blocks)} blocks")
+        for layer in model.layers[: model.layers.index(blocks[0]) + count]:
+            layer.trainable = False
+    return model
+
+
+def class_weights(source: Source) -> np.ndarray:
+    """Weights inverse to each class's frequency, whose mean over the examples is 1."""
+    counts = source.splits["train"].class_counts(len(source.class_names))
+    return counts.sum() / (len(counts) * counts)
+
+
+def steps_per_epoch(config: TrainConfig, source: Source) -> int:
+    return max(1, round(source.splits["train"].num_examples / config.batch_size))
+
+
+def make_metrics(num_classes: int) -> list[keras.metrics.Metric]:
+    metrics = [keras.metrics.CategoricalAccuracy(name="accuracy")]
+    if num_classes > 5:
+        metrics.append(keras.metrics.TopKCategoricalAccuracy(5, name="top5"))
+    return metrics
+
+
+def default_name(config: TrainConfig, source: Source) -> str:
+    return f"{source.name}-{config.model.lower().replace('/', '')}"
+
+
+def made_with(source: Source) -> dict:
+    """What a run depends on besides its settings."""
+    return {
+        "keras_vit": keras_vit.__version__,
+        "keras": keras.__version__,
+        "tensorflow": tf.__version__,
+        "python": platform.python_version(),
+        "data_fingerprint": source.fingerprint,
+    }
+
+
+def describe(config: TrainConfig, source: Source, model: keras.Model) -> None:
+    """What is about to happen, in a few lines."""
+    counts = ", ".join(f"{split.num_examples} {name}" for name, split in source.splits.items())
+    print(f"Data       {config.data}: {len(source.class_names)} classes, images: {counts}")
+    if source.skipped:
+        print(
+            f"Skipped    {len(source.skipped)} of {source.num_files} files, the first:"
+            f" {source.skipped[0].path} ({source.skipped[0].reason}); all in skipped_files.csv"
+        )
+    height, width = config.image_size
+    print(
+        f"Model      {config.model}: {model.count_params():,} parameters, {height}x{width} pixels"
+    )
+    print(
+        f"Training   {config.epochs} epochs of {steps_per_epoch(config, source)} steps of"
+        f" {config.batch_size} images, {config.optimizer} at {config.learning_rate:g},"
+        f" augmentation {config.augment}, {config.precision}"
+    )
+    sys.stdout.flush()
+
+
+def closing_words(run: Run) -> None:
+    """The result and what to do next."""
+    best = max(run.read_history(), key=lambda row: float(row["val_accuracy"]))
+    print(
+        f"\nBest validation accuracy {float(best['val_accuracy']):.2%} in epoch"
+        f" {int(best['epoch']) + 1}: {run.model_path}"
+    )
+    print("Next:")
+    print(f"  keras-vit evaluate {run.path}")
+    print(f"  keras-vit predict {run.path} IMAGE...")
