@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +65,10 @@ class Run:
         return self.path / "logs"
 
     @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.json"
+
+    @property
     def confusion_path(self) -> Path:
         return self.path / "confusion_matrix.png"
 
@@ -105,6 +109,12 @@ class Run:
 
     def write_metrics(self, values: dict) -> None:
         self._write("metrics.json", json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+    def write_picture(self, path: Path, draw: Callable[[Path], None]) -> None:
+        """A picture that `draw` writes to the path it is given."""
+        temporary = path.with_name(f".{path.name}.tmp")
+        draw(temporary)
+        self._replace(temporary, path.name)
 
     def write_skipped(self, skipped: Iterable[tuple[str, str]]) -> None:
         """skipped_files.csv: path and reason of each file that was left out."""

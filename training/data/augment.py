@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from keras_vit.config import UserError
-from training.data.decode import decode_image, decode_window, window_size
-from training.data.preprocess import Preprocess, fit_image, normalise, resize
+from training.data.decode import decode_window, window_size
+from training.data.preprocess import Preprocess, fit_image, normalise, resize, to_pixels
 from training.data.randaugment import MAX_MAGNITUDE, blend, grayscale, randaugment
 
 CROP_TRIES = 10
@@ -97,7 +97,7 @@ def augment_image(image, augmentation: Augmentation, preprocess: Preprocess, see
     seeds = iter(tf.unstack(tf.random.split(seed, 5)))
     crop_seed, flip_seed, color_seed, randaugment_seed, erase_seed = seeds
     if augmentation.crop_scale is None:
-        levels = _centre(image, preprocess)
+        levels = fit_image(to_pixels(image, preprocess), preprocess)
     else:
         levels = _random_crop(image, augmentation.crop_scale, preprocess, crop_seed)
     if augmentation.flip:
@@ -118,13 +118,6 @@ def augment_image(image, augmentation: Augmentation, preprocess: Preprocess, see
     return image
 
 
-def _centre(image, preprocess: Preprocess):
-    """The crop of evaluation."""
-    if image.dtype == tf.string:
-        image = decode_image(image, preprocess.channels)
-    return fit_image(image, preprocess)
-
-
 def _random_crop(image, crop_scale, preprocess: Preprocess, seed):
     """A random window scaled to the model's size; of a JPEG only the window is decoded."""
     if image.dtype == tf.string:
@@ -132,7 +125,7 @@ def _random_crop(image, crop_scale, preprocess: Preprocess, seed):
         image = decode_window(image, window, preprocess.channels)
     else:
         y, x, height, width = tf.unstack(random_window(tf.shape(image)[:2], crop_scale, seed))
-        image = image[y : y + height, x : x + width]
+        image = to_pixels(image[y : y + height, x : x + width], preprocess)
     size = tf.cast(tf.shape(image)[:2], tf.float32)
     return resize(image, preprocess, tf.constant(preprocess.image_size, tf.float32) / size)
 

@@ -28,7 +28,7 @@ def unsigned(contents, position, length: int, little=False):
     """The unsigned integer of `length` bytes at `position`, int64."""
     values = tf.cast(tf.io.decode_raw(cut(contents, position, length), tf.uint8), tf.int64)
     powers = tf.constant([256 ** (length - 1 - i) for i in range(length)], tf.int64)
-    powers = tf.where(little, powers[::-1], powers)
+    powers = tf.where(little, tf.reverse(powers, [0]), powers)
     return tf.reduce_sum(values * powers)
 
 

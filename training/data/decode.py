@@ -161,9 +161,11 @@ def orient(image, orientation):
 
 
 def to_channels(image, channels: int):
-    """RGB uint8 `(H, W, 3)` as it is, or its luma `(H, W, 1)` with Pillow's integer weights."""
-    if channels == 3:
+    """uint8 `(H, W, 3 or 1)` to RGB, or to luma with Pillow's integer weights."""
+    if image.shape[-1] == channels:
         return image
+    if channels == 3:
+        return tf.repeat(image, 3, axis=-1)
     weights = tf.constant([19595, 38470, 7471], tf.int32)  # of 65536
     luma = tf.reduce_sum(tf.cast(image, tf.int32) * weights, axis=-1, keepdims=True)
     return tf.cast((luma + 32768) // 65536, tf.uint8)

@@ -1,19 +1,14 @@
-"""tf.data pipelines: an endless one for training, exact ones for evaluation and prediction.
+"""tf.data pipelines: an endless one for training, an exact one for evaluation.
 
 Training example number i of the endless stream belongs to epoch i // n; its place in that epoch,
-its crop, its colours, all come from (seed, epoch, i) by stateless operations. So the same seed
-gives the same batches on any number of threads, and the stream can be entered anywhere.
+its crop, its colours, all come from (seed, i) by stateless operations. So the same seed gives the
+same batches on any number of threads, and an indexed stream can be entered anywhere.
 """
-
-import os
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
 from training.data.augment import Augmentation, augment_image
-from training.data.decode import decode_image
 from training.data.mix import mix_batch
 from training.data.preprocess import Preprocess, preprocess_image
 from training.data.sources import IndexedSplit, StreamSplit
@@ -76,15 +71,8 @@ def endless(split: IndexedSplit | StreamSplit, seed: int, cache: bool) -> tf.dat
     if isinstance(split, IndexedSplit):
         return _endless_indexed(split, seed, cache)
 
-    def one_epoch(epoch):
-        examples = split.open(seed + epoch)
-        return examples.shuffle(SHUFFLE_BUFFER, seed=seed + epoch)
-
-    if cache:
-        kept = split.open(None).cache()
-        examples = kept.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True).repeat()
-    else:
-        examples = tf.data.Dataset.range(np.iinfo(np.int64).max).flat_map(one_epoch)
+    examples = split.open(None).cache() if cache else split.open(seed)
+    examples = examples.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True).repeat()
     return examples.enumerate().map(lambda number, example: (number, *example))
 
 
@@ -126,23 +114,7 @@ def evaluation_dataset(
     else:
         examples = split.open(None)
     images = examples.map(
-        lambda image, label: (_prepare(image, preprocess), label), num_parallel_calls=AUTOTUNE
+        lambda image, label: (preprocess_image(image, preprocess), label),
+        num_parallel_calls=AUTOTUNE,
     )
     return images.batch(batch_size).prefetch(AUTOTUNE)
-
-
-def file_dataset(
-    paths: Sequence[str | Path], preprocess: Preprocess, *, batch_size: int
-) -> tf.data.Dataset:
-    """Images of files, in order, prepared exactly as in evaluation: batches `(B, H, W, C)`."""
-    names = tf.constant([os.fsencode(path) for path in paths], tf.string)
-    images = tf.data.Dataset.from_tensor_slices(names).map(
-        lambda path: _prepare(tf.io.read_file(path), preprocess), num_parallel_calls=AUTOTUNE
-    )
-    return images.batch(batch_size).prefetch(AUTOTUNE)
-
-
-def _prepare(image, preprocess: Preprocess):
-    if image.dtype == tf.string:
-        image = decode_image(image, preprocess.channels)
-    return preprocess_image(image, preprocess)

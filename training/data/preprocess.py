@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 import tensorflow as tf
 
 from keras_vit.config import UserError
+from training.data.decode import decode_image, to_channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +68,15 @@ class Preprocess:
 
 
 def preprocess_image(image, preprocess: Preprocess):
-    """uint8 `(H, W, C)` to float32 `(height, width, C)`, ready for the model."""
-    return normalise(fit_image(image, preprocess), preprocess)
+    """Encoded bytes or uint8 `(H, W, C)` to float32 `(height, width, C)`, ready for the model."""
+    return normalise(fit_image(to_pixels(image, preprocess), preprocess), preprocess)
+
+
+def to_pixels(image, preprocess: Preprocess):
+    """Encoded bytes or uint8 `(H, W, 3 or 1)` to uint8 `(H, W, C)`."""
+    if image.dtype == tf.string:
+        return decode_image(image, preprocess.channels)
+    return to_channels(image, preprocess.channels)
 
 
 def fit_image(image, preprocess: Preprocess):

@@ -34,11 +34,12 @@ class StreamSplit:
     """A split that is read from one end to the other.
 
     open: shuffle seed, or None for the order of the files, to a `tf.data.Dataset` of one pass over
-        (encoded bytes or uint8 `(H, W, C)`, int32 label); the same seed gives the same order.
+        (encoded bytes or uint8 `(H, W, C)`, int32 label). With a seed each pass has another order,
+        and the sequence of orders is always the same.
     """
 
     num_examples: int
-    open: Callable[[int | tf.Tensor | None], tf.data.Dataset]
+    open: Callable[[int | None], tf.data.Dataset]
 
     def class_counts(self, num_classes: int) -> np.ndarray:
         """Examples of each class, int64 `(num_classes,)`; reads the split once."""
