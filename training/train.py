@@ -76,6 +76,7 @@ def main(config: TrainConfig) -> None:
         epochs=config.epochs,
         steps_per_epoch=steps,
         validation_data=validation,
+        shuffle=False,  # is the pipeline's work
         callbacks=make_callbacks(config, run),
     )
     closing_words(run)

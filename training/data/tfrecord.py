@@ -96,7 +96,10 @@ def reader(shards: list[Path], num_classes: int):
         if seed is not None:
             files = files.shuffle(len(names), seed=seed, reshuffle_each_iteration=True)
         records = files.interleave(
-            tf.data.TFRecordDataset, cycle_length=min(FILES_AT_ONCE, len(names)), deterministic=True
+            tf.data.TFRecordDataset,
+            cycle_length=min(FILES_AT_ONCE, len(names)),
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
         )
         return records.map(parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
