@@ -3,9 +3,11 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MultiHeadSelfAttention(keras.layers.Layer):
+class MultiHeadSelfAttention(Composite):
     """Self-attention of K heads (Dosovitskiy et al. 2021, appendix A; vit_jax `models_vit.py`).
 
     Query, key and value are one fused product. Its kernel is still drawn as the original's three
@@ -78,6 +80,7 @@ class MultiHeadSelfAttention(keras.layers.Layer):
             heads = (input_shape[0], self.num_heads, input_shape[1], self.head_size)
             self.query_norm.build(heads)
             self.key_norm.build(heads)
+        super().build(input_shape)
 
     def call(self, inputs, training=None, return_attention_scores=False):
         tokens, hidden_size = ops.shape(inputs)[1], inputs.shape[-1]

@@ -3,13 +3,14 @@
 import keras
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.drop_path import DropPath
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class TransformerBlock(keras.layers.Layer):
+class TransformerBlock(Composite):
     """Pre-norm attention and MLP, each with a residual (Dosovitskiy et al. 2021, figure 1).
 
         x = x + DropPath(LayerScale(Dropout(MSA(LN(x)))))     (2)
@@ -85,6 +86,7 @@ class TransformerBlock(keras.layers.Layer):
             sublayers += [self.attention_scale, self.mlp_scale]
         for layer in sublayers:
             layer.build(input_shape)
+        super().build(input_shape)
 
     def call(self, inputs, training=None):
         return self.steps(inputs, training=training)["output"]

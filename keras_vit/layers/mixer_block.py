@@ -3,12 +3,13 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.drop_path import DropPath
 from keras_vit.layers.mlp import MLP
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MixerBlock(keras.layers.Layer):
+class MixerBlock(Composite):
     """Token mixing and channel mixing, each pre-norm with a residual (Tolstikhin et al. 2021).
 
     Args:
@@ -54,6 +55,7 @@ class MixerBlock(keras.layers.Layer):
         self.token_mixing.build((batch, hidden_size, tokens))
         self.channel_norm.build(input_shape)
         self.channel_mixing.build(input_shape)
+        super().build(input_shape)
 
     def call(self, inputs, training=None):
         x = ops.transpose(self.token_norm(inputs), (0, 2, 1))  # (B, D, N)

@@ -3,9 +3,11 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MLP(keras.layers.Layer):
+class MLP(Composite):
     """Two dense layers with GELU between, on the last axis (vit_jax `MlpBlock`).
 
     Kernels start Xavier-uniform, biases at N(0, 1e-6), as in the original.
@@ -43,6 +45,7 @@ class MLP(keras.layers.Layer):
         self.expand.build(input_shape)
         self.contract = self._dense(input_shape[-1], "contract")
         self.contract.build((*input_shape[:-1], self.mlp_dim))
+        super().build(input_shape)
 
     def call(self, inputs, training=None):
         x = ops.gelu(self.expand(inputs), approximate=self.gelu == "tanh")  # (..., M)

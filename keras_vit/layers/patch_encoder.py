@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.composite import Composite
+
 
 def sincos_2d(grid_size, hidden_size, temperature=10000.0):
     """Fixed 2-D sine-cosine positions (Beyer et al. 2022; big_vision `posemb_sincos_2d`).
@@ -25,7 +27,7 @@ def sincos_2d(grid_size, hidden_size, temperature=10000.0):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class PatchEncoder(keras.layers.Layer):
+class PatchEncoder(Composite):
     """Embed flattened patches, put learned tokens before them, add positions (equation 1).
 
     Initial values are the original's: LeCun-normal kernel, zero class token, positions N(0, 0.02).
@@ -108,6 +110,7 @@ class PatchEncoder(keras.layers.Layer):
         if self.position_embedding == "learned":
             count = self.num_position_prefix + self.num_patches
             self.positions = self._tokens("position_embedding", count)
+        super().build(input_shape)
 
     def _tokens(self, name, count, initializer=None):
         initializer = initializer or keras.initializers.RandomNormal(stddev=0.02)

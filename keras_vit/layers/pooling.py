@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
 from keras_vit.layers.mlp import MLP
 
 
@@ -61,7 +62,7 @@ class MeanPooling(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(Composite):
     """A learned query attends to the patch tokens, then an MLP with a residual.
 
     Multi-head attention pooling (Zhai et al. 2022; big_vision `MAPHead`).
@@ -112,6 +113,7 @@ class AttentionPooling(keras.layers.Layer):
         self.attention.build(vector, input_shape)
         self.norm.build(vector)
         self.mlp.build(vector)
+        super().build(input_shape)
 
     def call(self, inputs, training=None):
         tokens = inputs[:, self.num_prefix_tokens :]

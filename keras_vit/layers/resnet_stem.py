@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from keras_vit.layers.composite import Composite
+
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class StdConv2D(keras.layers.Conv2D):
@@ -42,7 +44,7 @@ def group_norm(dtype, name, gamma_initializer="ones"):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class BottleneckUnit(keras.layers.Layer):
+class BottleneckUnit(Composite):
     """Bottleneck residual unit with StdConv and GroupNorm: 1x1, 3x3, 1x1, activation last.
 
     Args:
@@ -82,6 +84,7 @@ class BottleneckUnit(keras.layers.Layer):
             self.gn_proj = group_norm(dtype, "gn_proj")
             self.conv_proj.build(input_shape)
             self.gn_proj.build(output)
+        super().build(input_shape)
 
     def call(self, inputs):
         residual = self.gn_proj(self.conv_proj(inputs)) if self.project else inputs
@@ -100,7 +103,7 @@ class BottleneckUnit(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class ResNetRoot(keras.layers.Layer):
+class ResNetRoot(Composite):
     """What comes before the stages: StdConv 7x7 / 2, GroupNorm, ReLU, max-pooling 3x3 / 2.
 
     Args:
@@ -118,6 +121,7 @@ class ResNetRoot(keras.layers.Layer):
     def build(self, input_shape):
         self.conv_root.build(input_shape)
         self.gn_root.build(self.conv_root.compute_output_shape(input_shape))
+        super().build(input_shape)
 
     def call(self, images):
         x = ops.relu(self.gn_root(self.conv_root(images)))  # (B, H/2, W/2, filters)
