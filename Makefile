@@ -9,7 +9,7 @@ RUN := saved_models/demo
 demo: .venv/installed
 	$(BIN)/keras-vit train --data digits --output $(RUN) --overwrite
 	$(BIN)/keras-vit evaluate $(RUN)
-	$(BIN)/keras-vit predict $(RUN) $(RUN)/samples
+	$(BIN)/keras-vit predict $(RUN) examples/digits --top 3
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest

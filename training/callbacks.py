@@ -105,12 +105,11 @@ def bare(model):
 
 def make_callbacks(config, run: Run) -> list[keras.callbacks.Callback]:
     """The callbacks of a run; the order matters."""
-    callbacks = [StopOnNaN(), Progress(config.batch_size)]
-    if config.ema is not None:
+    callbacks = [StopOnNaN(), Progress(config.batch_size), SaveLast(run)]
+    if config.ema is not None:  # what is saved after it are the averaged weights
         callbacks.append(keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
     callbacks += [
         SaveBest(run),
-        SaveLast(run),
         keras.callbacks.CSVLogger(run.history_path),
         keras.callbacks.TensorBoard(run.logs_path, write_graph=False),
     ]

@@ -9,6 +9,7 @@ import difflib
 import importlib
 import os
 import sys
+import tempfile
 import types
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -39,9 +40,7 @@ def main(argv: list[str]) -> int:
     debug = "--debug" in argv
     try:
         command, config = parse([word for word in argv if word != "--debug"])
-        # TensorFlow's start-up messages are not about the user's work.
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        module = importlib.import_module(f"training.{command}")
+        module = import_quietly(f"training.{command}")
         from keras_vit.config import UserError
     except UsageError as error:
         print(error, file=sys.stderr)
@@ -60,6 +59,24 @@ def main(argv: list[str]) -> int:
             raise
         print(f"keras-vit {command}: stopped by Ctrl-C", file=sys.stderr)
         return 130
+
+
+def import_quietly(name: str):
+    """Import a module without TensorFlow's start-up notes; if it fails, they are shown."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as notes:
+        os.dup2(notes.fileno(), 2)
+        try:
+            return importlib.import_module(name)
+        except BaseException:
+            notes.seek(0)
+            os.write(terminal, notes.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
 
 
 def parse(argv: list[str]):

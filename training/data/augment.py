@@ -66,9 +66,9 @@ class Augmentation:
 # section 3.4). strong: DeiT (Touvron et al. 2021, table 9).
 AUGMENTATIONS = {
     "none": Augmentation(),
-    "light": Augmentation(crop_scale=(0.35, 1.0), flip=True),
+    "light": Augmentation(crop_scale=(0.6, 1.0), flip=True),
     "medium": Augmentation(
-        crop_scale=(0.2, 1.0), flip=True, randaugment_layers=2, randaugment_magnitude=6, mixup=0.2
+        crop_scale=(0.3, 1.0), flip=True, randaugment_layers=2, randaugment_magnitude=6, mixup=0.2
     ),
     "strong": Augmentation(
         crop_scale=(0.08, 1.0),
