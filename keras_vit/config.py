@@ -164,6 +164,7 @@ class MixerConfig:
             self, "hidden_size", "num_layers", "tokens_mlp_dim", "channels_mlp_dim", "in_channels"
         )
         _check_rates(self, "drop_path")
+        _check_above_zero(self, "norm_epsilon")
         _check_patches(self, self.image_size)
 
     @property
@@ -225,10 +226,14 @@ def _check_rates(config, *names) -> None:
 def _check_optional(config: ViTConfig) -> None:
     if config.representation_size is not None:
         _check_positive(config, "representation_size")
-    for name in ("layer_scale", "norm_epsilon", "stem_width"):
+    if config.layer_scale is not None:
+        _check_above_zero(config, "layer_scale")
+    _check_above_zero(config, "norm_epsilon", "stem_width")
+
+
+def _check_above_zero(config, *names) -> None:
+    for name in names:
         value = getattr(config, name)
-        if value is None and name == "layer_scale":
-            continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise UserError(f"{name}={value!r} must be a number greater than 0")
 
@@ -276,9 +281,10 @@ def _check_stem(config: ViTConfig) -> None:
 def _check_patches(config, feature_size) -> None:
     for axis, side, patch in zip(("height", "width"), feature_size, config.patch_size, strict=True):
         if side % patch:
-            low = side // patch * patch
+            nearest = sorted({max(patch, side // patch * patch), (side // patch + 1) * patch})
             what = "image" if feature_size == config.image_size else "stem's feature map"
             raise UserError(
                 f"patch_size={patch} must divide the {what}'s {axis} {side}"
-                f" (image_size={config.image_size}); {low or patch} or {low + patch} would fit"
+                f" (image_size={config.image_size});"
+                f" a {axis} of {' or '.join(map(str, nearest))} would fit"
             )

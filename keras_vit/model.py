@@ -171,7 +171,9 @@ def distilled_head(x, config: ViTConfig, dtype):
         tokens = [
             logits_layer(config, name)(token) for name, token in zip(names, tokens, strict=True)
         ]
-    return keras.layers.Average(name="head_mean")(tokens)
+    # Not the global policy: it might bring logits back to half precision.
+    dtype = "float32" if config.num_classes else dtype
+    return keras.layers.Average(dtype=dtype, name="head_mean")(tokens)
 
 
 def logits_layer(config, name):

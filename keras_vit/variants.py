@@ -9,6 +9,7 @@ from keras_vit.config import MixerConfig, UserError, ViTConfig
 # fmt: off
 SIZE_FIELDS = ("hidden_size", "num_layers", "mlp_dim", "num_heads", "dropout")
 SIZES = {
+    "xxs":    (64, 4, 256, 4, 0.0),        # ours: images of 8 to 16 pixels
     "xs":     (128, 6, 384, 4, 0.0),       # ours: images of 64 pixels or fewer, small data
     "mu":     (32, 1, 128, 2, 0.0),        # big_vision models/vit.py, for tests
     "ti":     (192, 12, 768, 3, 0.0),      # Touvron et al. 2021; Steiner et al. 2022, table 2
@@ -21,6 +22,8 @@ SIZES = {
     "g":      (1408, 40, 6144, 16, 0.0),   # Zhai et al. 2022, table 2 ("giant")
     "gigantic": (1664, 48, 8192, 16, 0.0),   # the same, "G" ("gigantic")
 }
+# Ours follow Simple ViT (Beyer et al. 2022): from few images it learns much faster.
+SIMPLE = {"position_embedding": "sincos2d", "pooling": "mean", "class_token": False}
 # name: (size, patch_size, stem_layers, dropout), vit_jax configs/models.py
 HYBRIDS = {
     "r_vit_ti16":  ("ti", 8, (), 0.0),            # "16" is the name; the stride in code is 32
@@ -88,7 +91,7 @@ def _read(name: str) -> tuple[type, dict]:
     """The class and the settings that a name stands for."""
     if not isinstance(name, str):
         raise UserError(f"model={name!r} must be a name, like 'vit_b16', or a configuration")
-    plain = re.sub(r"(^|[-_])G([-_/]?\d)", r"\1gigantic\2", name)
+    plain = re.sub(r"(^|[-_ ])G([-_/ ]?\d)", r"\1gigantic\2", name)
     plain = re.sub(r"[-_/+ ]+", "_", plain).lower().removesuffix("_norep")
     plain = re.sub(r"_(\d+)(_gap)?$", r"\1\2", plain)
     if plain in HYBRIDS:
@@ -100,8 +103,10 @@ def _read(name: str) -> tuple[type, dict]:
     if match and match[1] == "vit" and match[2] in SIZES:
         settings = dict(zip(SIZE_FIELDS, SIZES[match[2]], strict=True))
         settings["patch_size"] = int(match[3])
-        if plain == "vit_l32":  # the original sets its dropout back (vit_jax configs/models.py)
+        if match[2] == "l" and match[3] == "32":  # set back in vit_jax configs/models.py
             settings["dropout"] = 0.0
+        if match[2] in ("xs", "xxs"):
+            settings |= SIMPLE
         if match[4]:
             settings |= {"pooling": "mean", "class_token": False}
         return ViTConfig, settings

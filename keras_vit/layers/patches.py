@@ -26,14 +26,14 @@ class Patches(keras.layers.Layer):
 
     def call(self, images):
         images = ops.cast(images, self.compute_dtype)
-        _, height, width, channels = images.shape
+        # Checked on every call: a batch of the wrong size can still reshape, into garbage.
+        _, num_patches, features = self.compute_output_shape(images.shape)
         patch_height, patch_width = self.patch_size
-        rows, columns = height // patch_height, width // patch_width
-        row = patch_width * channels
+        columns, row = images.shape[2] // patch_width, features // patch_height
         # Never above rank 4: the LiteRT GPU delegate takes no more.
         x = ops.reshape(images, (-1, patch_height, columns, row))  # (B*rows, P, columns, P*C)
         x = ops.transpose(x, (0, 2, 1, 3))  # (B*rows, columns, P, P*C)
-        return ops.reshape(x, (-1, rows * columns, patch_height * row))  # (B, N, P*P*C)
+        return ops.reshape(x, (-1, num_patches, features))  # (B, N, P*P*C)
 
     def compute_output_shape(self, input_shape):
         batch, height, width, channels = input_shape
