@@ -1,55 +1,67 @@
 """The settings that follow from the data: one table, one function."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from training.config import TrainConfig
 from training.data.sources import Source
 
-SMALL = 64  # pixels: up to here images are used as they are, by a small model
+TINY, SMALL = 16, 64  # pixels; images up to here are used as they are, by a small model
 PHOTO_SIZE = (224, 224)
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What one kind of image gets: size of the model, images shown in all, and so on."""
+
+    model: str
+    batch_size: int
+    images_shown: int
+    most_epochs: int
+    learning_rate: float  # of AdamW
+    augment: str
+
+
+TABLE = {
+    "tiny": Defaults("vit_xxs", 64, 250_000, 200, 2e-3, "light"),
+    "small": Defaults("vit_xs", 64, 250_000, 100, 1e-3, "medium"),
+    "photo": Defaults("vit_ti16", 64, 40_000, 100, 5e-4, "medium"),
+}
+SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/common.py)
 
 
 def resolve(config: TrainConfig, source: Source) -> TrainConfig:
     """`config` with every None that the data decide replaced; what the user set stays.
 
-    | setting       | images of one size up to 64 px          | photos                      |
-    |---------------|-----------------------------------------|-----------------------------|
-    | image_size    | as they are                             | 224                         |
-    | model         | vit_xs, about 8 x 8 patches             | vit_ti16                    |
-    | batch_size    | 128, an eighth of the images if fewer   | 64, the same                |
-    | epochs        | as many as show 250,000 images, 20..100 | 40,000 images, 20..100      |
-    | learning_rate | AdamW 1e-3, SGD 0.03                    | AdamW 5e-4, SGD 0.03        |
-    | warmup_epochs | a tenth of the epochs                   | the same                    |
-    | augment       | light                                   | medium                      |
+    Images that all share one size of up to 64 pixels keep it, and get a small model with about
+    8 x 8 patches (4 x 4 for tiny ones); others are photos. The batch is an eighth of the training
+    images where they are few; epochs are as many as show `images_shown`, but at least 20.
     """
-    small = source.image_size is not None and max(source.image_size) <= SMALL
+    side = max(source.image_size) if source.image_size else None
+    kind = "photo" if side is None or side > SMALL else "tiny" if side <= TINY else "small"
+    table = TABLE[kind]
     count = source.splits["train"].num_examples
-    image_size = config.image_size or (source.image_size if small else PHOTO_SIZE)
-    epochs = config.epochs or min(100, max(20, (250_000 if small else 40_000) // count))
-    rate = config.learning_rate or default_rate(config.optimizer, small)
-    batch_size = config.batch_size or min(128 if small else 64, max(8, count // 8))
+    image_size = config.image_size or (PHOTO_SIZE if kind == "photo" else source.image_size)
+    model = table.model
+    if kind != "photo":
+        model += str(small_patch(image_size, 4 if kind == "tiny" else 8))
+    epochs = config.epochs or min(table.most_epochs, max(20, table.images_shown // count))
+    batch_size = config.batch_size or min(table.batch_size, max(8, count // 8))
+    rate = config.learning_rate or {"adamw": table.learning_rate, "sgd": SGD_RATE}[config.optimizer]
     return replace(
         config,
         image_size=image_size,
-        model=config.model or (f"vit_xs{small_patch(image_size)}" if small else "vit_ti16"),
+        model=config.model or model,
         epochs=epochs,
         batch_size=batch_size,
         learning_rate=rate * (batch_size / 256 if config.scale_learning_rate else 1.0),
         scale_learning_rate=False,  # is now in the rate
         warmup_epochs=epochs / 10 if config.warmup_epochs is None else config.warmup_epochs,
-        augment=config.augment or ("light" if small else "medium"),
+        augment=config.augment or table.augment,
         flip=config.flip if config.flip is not None or source.flip else False,
     )
 
 
-def default_rate(optimizer: str, small: bool) -> float:
-    if optimizer == "sgd":
-        return 0.03
-    return 1e-3 if small else 5e-4
-
-
-def small_patch(image_size: tuple[int, int]) -> int:
-    """The largest patch that divides both sides and leaves at least 8 rows and 8 columns."""
-    least = min(image_size)
-    fitting = (p for p in range(max(1, least // 8), 0, -1) if not any(s % p for s in image_size))
-    return next(fitting)
+def small_patch(image_size: tuple[int, int], rows: int) -> int:
+    """The largest patch that divides both sides and leaves at least so many rows and columns."""
+    most = max(1, min(image_size) // rows)
+    return next(patch for patch in range(most, 0, -1) if not any(s % patch for s in image_size))
