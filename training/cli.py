@@ -63,7 +63,8 @@ def main(argv: list[str]) -> int:
 
 def import_quietly(name: str):
     """Import a module without TensorFlow's start-up notes; if it fails, they are shown."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    # 3: of a broken JPEG or a missing CPU feature it would log an "error" beside our own line.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     terminal = os.dup(2)
     with tempfile.TemporaryFile() as notes:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,8 @@ class Run:
             raise UserError(f"{path} is no JSON: {error}") from error
 
     def write_metrics(self, values: dict) -> None:
-        self._write("metrics.json", json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        """metrics.json: a line for each value, and for each row of a table."""
+        self._write("metrics.json", json_lines(values) + "\n")
 
     def write_picture(self, path: Path, draw: Callable[[Path], None]) -> None:
         """A picture that `draw` writes to the path it is given."""
@@ -132,12 +134,26 @@ class Run:
         self._replace(temporary, path.relative_to(self.path).as_posix())
 
     def load_model(self):
-        """The best model, not compiled."""
+        """The best model, not compiled. Raises: UserError: broken, or not of this run."""
         import keras
 
         import keras_vit  # noqa: F401, registers the layers
 
-        return keras.saving.load_model(self.model_path, compile=False)
+        try:
+            model = keras.saving.load_model(self.model_path, compile=False)
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise UserError(f"{self.model_path} cannot be loaded: {first_line(error)}") from error
+        preprocess, num_classes = self.read_preprocess(), len(self.read_labels())
+        if model.output_shape[-1] != num_classes:
+            raise UserError(
+                f"labels.txt has {num_classes} classes, {self.model_path} {model.output_shape[-1]}"
+            )
+        shape = (*preprocess["image_size"], preprocess["channels"])
+        if model.input_shape[1:] != shape:
+            raise UserError(
+                f"preprocess.json gives {shape}, {self.model_path} takes {model.input_shape[1:]}"
+            )
+        return model
 
     def _write(self, name: str, text: str) -> None:
         temporary = self.path / f".{name}.tmp"
@@ -148,6 +164,22 @@ class Run:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, self.path / name)
+
+
+def json_lines(values: dict) -> str:
+    """JSON that people can read too: rows of tables stay on one line."""
+    texts = []
+    for key, value in values.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list):
+            rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in value)
+            text = f"[\n{rows}\n  ]"
+        texts.append(f"  {json.dumps(key)}: {text}")
+    return "{\n" + ",\n".join(texts) + "\n}"
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]
 
 
 def unused_path(name: str, parent: str | Path = "saved_models") -> Path:

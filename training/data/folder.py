@@ -79,7 +79,8 @@ def open_folder(
         by_split["train"] = by_split.pop("")
     splits = {name: file_split(members, class_names) for name, members in by_split.items()}
     groups = identical_groups(images)
-    if "validation" not in splits:
+    made_validation = "validation" not in splits
+    if made_validation:
         members = by_split["train"]
         labels = splits["train"].labels
         own_groups = np.array([groups[image.path] for image in members])
@@ -97,6 +98,7 @@ def open_folder(
         splits=splits,
         channels=3,
         image_size=sizes.pop() if len(sizes) == 1 else None,
+        made_validation=made_validation,
         skipped=tuple(skipped),
         num_files=len(images) + len(skipped),
         fingerprint=fingerprint(root, images),
@@ -221,7 +223,8 @@ def file_split(images: list[Image], class_names: tuple[str, ...]) -> IndexedSpli
     index_of = {name: index for index, name in enumerate(class_names)}
     paths = tf.constant([os.fsencode(image.path) for image in images], tf.string)
     labels = np.array([index_of[image.class_name] for image in images], np.int32)
-    return IndexedSplit(labels, lambda index: tf.io.read_file(tf.gather(paths, index)))
+    names = tuple(image.path.name for image in images)
+    return IndexedSplit(labels, lambda index: tf.io.read_file(tf.gather(paths, index)), names)
 
 
 def identical_groups(images: list[Image]) -> dict[Path, int]:

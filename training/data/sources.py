@@ -15,10 +15,12 @@ class IndexedSplit:
 
     labels: int32 `(num_examples,)` class indices.
     read: scalar int64 index to encoded bytes (scalar `tf.string`) or uint8 `(H, W, C)`; graph code.
+    names: of the files, where the images are files.
     """
 
     labels: np.ndarray
     read: Callable[[tf.Tensor], tf.Tensor]
+    names: tuple[str, ...] = ()
 
     @property
     def num_examples(self) -> int:
@@ -65,6 +67,7 @@ class Source:
     channels: 1 (gray) or 3 (RGB).
     image_size: (height, width) where all images share it, else None.
     flip: whether a mirrored image is still the same class: not so for digits.
+    made_validation: whether "validation" was set aside here; False: the data bring it.
     skipped: files left out; num_files: files looked at.
     fingerprint: sha256 of what the data are: the same on every machine.
     """
@@ -76,6 +79,7 @@ class Source:
     image_size: tuple[int, int] | None
     fingerprint: str
     flip: bool = True
+    made_validation: bool = False
     skipped: tuple[Skipped, ...] = ()
     num_files: int = 0
 

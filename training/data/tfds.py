@@ -59,6 +59,7 @@ def open_tfds(name: str, data_dir: str | None, validation_fraction: float) -> So
         splits=splits,
         channels=1 if channels == 1 else 3,
         image_size=(height, width) if height and width else None,
+        made_validation=validation is None,
         fingerprint=hashlib.sha256(facts.encode()).hexdigest(),
     )
 

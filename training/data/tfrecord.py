@@ -111,10 +111,12 @@ def write_tfrecords(source: Source, directory: Path, shards: int, overwrite: boo
 
     All is written beside the folder and renamed at the end, so a kill leaves no half set.
 
-    Raises: UserError: the folder exists.
+    Raises: UserError: the folder exists, or with `overwrite` is none of TFRecords.
     """
     if directory.exists() and not overwrite:
         raise UserError(f"output={str(directory)!r} exists; choose another or add --overwrite")
+    if directory.exists() and not (directory / SIDE_FILE).is_file():
+        raise UserError(f"output={str(directory)!r} holds no TFRecords; it is not overwritten")
     temporary = directory.with_name(f".{directory.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -131,8 +133,6 @@ def write_tfrecords(source: Source, directory: Path, shards: int, overwrite: boo
     text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
     (temporary / SIDE_FILE).write_text(text, encoding="utf-8")
     if directory.exists():
-        if not (directory / SIDE_FILE).is_file():
-            raise UserError(f"output={str(directory)!r} holds no TFRecords; it is not overwritten")
         shutil.rmtree(directory)
     temporary.rename(directory)
 
