@@ -104,8 +104,8 @@ class EvaluateConfig:
     run: str = argument("run folder")
     data: str | None = setting(None, "other images than the run's own: folder:PATH, tfds:NAME...")
     data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
-    split: Literal["train", "validation", "test"] | None = setting(
-        None, "which images; by default test, or validation where there is no test"
+    split: Literal["train", "validation", "test", "all"] | None = setting(
+        None, "which images; by default test, where there is none validation, of new images all"
     )
     batch_size: int = setting(64, "images a step")
     real_labels: str | None = setting(

@@ -1,9 +1,9 @@
 """`keras-vit evaluate RUN`: what a trained model is worth on held-out images."""
 
-import json
+import sys
 import time
 from dataclasses import replace
-from pathlib import Path
+from functools import reduce
 
 import numpy as np
 import tensorflow as tf
@@ -14,111 +14,176 @@ from training.config import EvaluateConfig
 from training.data.pipeline import evaluation_dataset
 from training.data.preprocess import Preprocess
 from training.data.sources import IndexedSplit, Source, StreamSplit, open_source
-from training.report import print_metrics, save_confusion_matrix
+from training.real import real_labels_of
+from training.report import confusion_figure, print_scores, progress
 from training.run import Run
+
+Split = IndexedSplit | StreamSplit
 
 
 def main(config: EvaluateConfig) -> None:
     run = Run.open(config.run)
     settings, class_names = run.read_config(), run.read_labels()
     source = open_images(config, settings)
-    name = choose_split(config, source)
-    split = with_run_labels(source.splits[name], source.class_names, class_names)
+    name, splits = choose_splits(config, source, is_own(config, settings, source))
+    splits = with_run_labels(splits, source.class_names, class_names)
+    real_labels = None
+    if config.real_labels is not None:
+        real_labels = real_labels_of(config.real_labels, splits, len(class_names))
     preprocess = Preprocess.from_dict(run.read_preprocess())
     model = run.load_model()
 
-    start = time.monotonic()
-    logits, labels = collect(
-        model, evaluation_dataset(split, preprocess, batch_size=config.batch_size)
-    )
-    seconds = time.monotonic() - start
-
-    result = score(logits, labels, class_names)
-    if config.real_labels is not None:
-        result["real"] = real_score(config.real_labels, logits)
-    result |= {
+    logits, labels, pace = classify(model, splits, preprocess, config.batch_size)
+    scores = {
         "data": config.data or settings["data"],
         "split": name,
         "num_images": len(labels),
-        "images_per_second": round(len(labels) / seconds, 1),
+        "images_per_second": pace,
+        **score(logits, labels, class_names),
     }
-    run.write_metrics(result)
-    title = f"{result['top1']:.1%} of {len(labels)} {name} images right"
-    matrix = np.array(result["confusion_matrix"])
-    run.write_picture(
-        run.confusion_path, lambda path: save_confusion_matrix(matrix, class_names, title, path)
-    )
-    print_metrics(result)
+    if real_labels is not None:
+        scores["real"] = metrics.real_accuracy(logits.argmax(axis=1), real_labels)
+    title = f"{scores['top1']:.1%} of {len(labels)} images right ({name} of {scores['data']})"
+    figure = confusion_figure(np.array(scores["confusion_matrix"]), class_names, title)
+    run.write_metrics(scores)
+    run.write_picture(run.confusion_path, lambda path: figure.savefig(path, format="png"))
+    print_scores(scores)
     print(f"Written: {run.metrics_path}, {run.confusion_path}")
 
 
 def open_images(config: EvaluateConfig, settings: dict) -> Source:
     """The images asked for, or the run's own, split as they were for training."""
-    return open_source(
+    source = open_source(
         config.data or settings["data"],
         seed=settings["seed"],
         validation_fraction=settings["validation_fraction"],
         max_skipped=settings["max_skipped"],
         data_dir=config.data_dir or settings["data_dir"],
     )
-
-
-def choose_split(config: EvaluateConfig, source: Source) -> str:
-    """The split asked for; else test, or validation where there is no test."""
-    if config.split is None:
-        return "test" if "test" in source.splits else "validation"
-    if config.split not in source.splits:
-        raise UserError(
-            f"split={config.split} is not in the data; there are {', '.join(source.splits)}"
+    if source.skipped:
+        first = source.skipped[0]
+        print(
+            f"Left out: {len(source.skipped)} of {source.num_files} files, the first:"
+            f" {first.path} ({first.reason})",
+            file=sys.stderr,
         )
-    return config.split
+    return source
+
+
+def is_own(config: EvaluateConfig, settings: dict, source: Source) -> bool:
+    """Whether these are the images of the run; warns if they are, but not as they were."""
+    is_same = source.fingerprint == settings["made_with"]["data_fingerprint"]
+    by_name = config.data in (None, settings["data"])
+    if by_name and not is_same:
+        print(
+            f"Warning: {settings['data']} has changed since the run was trained; its held-out"
+            " images may be among those the model has seen",
+            file=sys.stderr,
+        )
+    return by_name or is_same
+
+
+def choose_splits(config: EvaluateConfig, source: Source, is_own: bool) -> tuple[str, list[Split]]:
+    """The name of what is measured and its splits.
+
+    By default test; where there is none validation, but of new images all, unless they bring a
+    validation split of their own: the model was trained on none of them.
+
+    Raises: UserError: no such split, or one without images.
+    """
+    name = config.split
+    if name is None and "test" in source.splits:
+        name = "test"
+    elif name is None:
+        name = "all" if source.made_validation and not is_own else "validation"
+    if name != "all" and name not in source.splits:
+        there = ", ".join(source.splits)
+        raise UserError(f"split={name} is not in the data; there are {there} and all")
+    splits = [split for key, split in source.splits.items() if name in ("all", key)]
+    if not sum(split.num_examples for split in splits):
+        raise UserError(f"split={name} holds no images")
+    return name, [split for split in splits if split.num_examples]
 
 
 def with_run_labels(
-    split: IndexedSplit | StreamSplit, names: tuple[str, ...], run_names: list[str]
-) -> IndexedSplit | StreamSplit:
-    """The split with its labels renumbered to the run's class order, by name."""
+    splits: list[Split], names: tuple[str, ...], run_names: list[str]
+) -> list[Split]:
+    """The splits with their labels renumbered to the run's class order, by name.
+
+    Classes that the run knows and the data lack are said on stderr.
+    Raises: UserError: a class that the run does not know.
+    """
     if list(names) == run_names:
-        return split
+        return splits
+    index_of = {name: index for index, name in enumerate(run_names)}
     for name in names:
-        if name not in run_names:
-            raise UserError(
-                f"class {name!r} of the data is unknown to the run, which knows"
-                f" {', '.join(run_names[:10])}{'...' if len(run_names) > 10 else ''}"
-            )
-    index = np.array([run_names.index(name) for name in names], np.int32)
+        if name not in index_of:
+            raise UserError(f"class {name!r} of the data is unknown to the run: {few(run_names)}")
+    missing = [name for name in run_names if name not in names]
+    if missing:
+        print(f"Without images: {few(missing)}", file=sys.stderr)
+    index = np.array([index_of[name] for name in names], np.int32)
+    return [renumbered(split, index) for split in splits]
+
+
+def renumbered(split: Split, index: np.ndarray) -> Split:
     if isinstance(split, IndexedSplit):
         return replace(split, labels=index[split.labels])
-    table = tf.constant(index)
     return StreamSplit(
         split.num_examples,
-        lambda seed: split.open(seed).map(lambda image, label: (image, tf.gather(table, label))),
+        lambda seed: split.open(seed).map(lambda image, label: (image, tf.gather(index, label))),
     )
 
 
-def collect(model, dataset: tf.data.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Logits float32 `(N, K)` and labels int32 `(N,)` of every image."""
+def few(names: list[str]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def classify(
+    model, splits: list[Split], preprocess: Preprocess, batch_size: int
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Logits float32 `(N, K)` and labels int32 `(N,)` of every image, and images/s.
+
+    The pace counts reading and decoding, but not the first batch, which compiles, where there are
+    more. Raises: UserError: logits that are not finite.
+    """
     step = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
-    pairs = [(step(images).numpy(), labels.numpy()) for images, labels in dataset]
-    logits, labels = zip(*pairs, strict=True)
-    return np.concatenate(logits).astype(np.float32), np.concatenate(labels)
+    parts = [evaluation_dataset(split, preprocess, batch_size=batch_size) for split in splits]
+    total = sum(-(-split.num_examples // batch_size) for split in splits)
+    logits, labels, times = [], [], [time.monotonic()]
+    for images, classes in progress(reduce(lambda a, b: a.concatenate(b), parts), total, "Images"):
+        logits.append(step(images).numpy())
+        labels.append(classes.numpy())
+        times.append(time.monotonic())
+    first = 1 if len(labels) > 1 else 0
+    count = sum(len(batch) for batch in labels[first:])
+    pace = round(count / (times[-1] - times[first]), 1)
+    logits = np.concatenate(logits).astype(np.float32)
+    broken = (~np.isfinite(logits)).any(axis=1).sum()
+    if broken:
+        raise UserError(f"the model's answer is not finite for {broken} of {len(logits)} images")
+    return logits, np.concatenate(labels), pace
 
 
 def score(logits: np.ndarray, labels: np.ndarray, class_names: list[str]) -> dict:
-    """The content of `metrics.json`: plain values, None where a figure does not exist."""
+    """Every figure of `metrics.json`: plain values, None where one does not exist.
+
+    `precision`, `recall` and `f1` are means over the classes that have the figure.
+    """
     probabilities = metrics.softmax(logits)
-    matrix = metrics.confusion_matrix(probabilities.argmax(axis=1), labels, len(class_names))
+    matrix = metrics.confusion_matrix(logits.argmax(axis=1), labels, len(class_names))
     table = metrics.per_class(matrix)
-    result = {"top1": metrics.top_k_accuracy(probabilities, labels, 1)}
+    result = {"top1": metrics.top_k_accuracy(logits, labels, 1)}
     if len(class_names) >= 5:
-        result["top5"] = metrics.top_k_accuracy(probabilities, labels, 5)
+        result["top5"] = metrics.top_k_accuracy(logits, labels, 5)
     return result | {
-        "loss": metrics.log_loss(probabilities, labels),
+        "loss": metrics.log_loss(logits, labels),
         "calibration_error": metrics.expected_calibration_error(probabilities, labels),
-        "per_class": {
-            name: {key: plain(values[i]) for key, values in table.items()}
+        **{key: float(np.nanmean(table[key])) for key in ("precision", "recall", "f1")},
+        "per_class": [
+            {"class": name, **{key: plain(values[i]) for key, values in table.items()}}
             for i, name in enumerate(class_names)
-        },
+        ],
         "confusion_matrix": matrix.tolist(),
     }
 
@@ -127,18 +192,3 @@ def plain(value) -> float | int | None:
     """A NumPy number for JSON, which has no NaN."""
     value = value.item()
     return None if isinstance(value, float) and np.isnan(value) else value
-
-
-def real_score(path: str, logits: np.ndarray) -> float:
-    """The ReaL score from the label file: a list of class lists, one for each image in order."""
-    try:
-        lists = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"real_labels={path} cannot be read: {error}") from error
-    if not isinstance(lists, list) or not all(isinstance(item, list) for item in lists):
-        raise UserError(f"real_labels={path} must be a list of class lists, like real.json")
-    if len(lists) != len(logits):
-        raise UserError(
-            f"real_labels={path} is for {len(lists)} images, the split has {len(logits)}"
-        )
-    return metrics.real_accuracy(logits.argmax(axis=1), lists)

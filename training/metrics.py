@@ -1,34 +1,41 @@
 """Scores of a classifier: plain functions of NumPy arrays.
 
-`probabilities` are float `(N, K)` whose rows sum to 1, `labels` int `(N,)` class indices.
+N examples, K classes. `scores` are float `(N, K)`, logits or probabilities alike; `labels` are int
+`(N,)` class indices. Nothing here hides an undefined figure: it is NaN.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities `(N, K)` in float64."""
-    shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    return shifted / shifted.sum(axis=1, keepdims=True)
+    """Probabilities `(N, K)` in float64; each row sums to 1."""
+    powers = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
 
 
-def top_k_accuracy(probabilities: np.ndarray, labels: np.ndarray, k: int) -> float:
-    """Part of the images whose class is among the k most probable, in 0..1.
+def top_k_accuracy(scores: np.ndarray, labels: np.ndarray, k: int) -> float:
+    """Part of the examples, 0..1, whose class is among the k highest scores.
 
-    Of equally probable classes the first counts, as with argmax.
+    Of equal scores the first class counts, as with argmax: a model that answers the same for every
+    class is right about one class, not about all.
     """
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, :k]
-    return float((order == labels[:, None]).any(axis=1).mean())
+    true = scores[np.arange(len(labels)), labels][:, None]  # (N, 1)
+    is_before = np.arange(scores.shape[1]) < labels[:, None]  # (N, K)
+    num_ahead = (scores > true).sum(axis=1) + ((scores == true) & is_before).sum(axis=1)
+    return float((num_ahead < k).mean())
 
 
-def log_loss(probabilities: np.ndarray, labels: np.ndarray) -> float:
+def log_loss(logits: np.ndarray, labels: np.ndarray) -> float:
     """Mean negative log-likelihood of the true class, in nats."""
-    true = probabilities[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(true, np.finfo(np.float64).tiny)).mean())
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    log_sum = np.log(np.exp(shifted).sum(axis=1))
+    return float((log_sum - shifted[np.arange(len(labels)), labels]).mean())
 
 
 def confusion_matrix(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Counts, int64 `(K, K)`: rows are true classes, columns predicted ones."""
+    """Counts, int64 `(K, K)`: rows are true classes, columns `predicted` ones (int `(N,)`)."""
     pairs = labels.astype(np.int64) * num_classes + predicted
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
 
@@ -37,7 +44,7 @@ def per_class(matrix: np.ndarray) -> dict[str, np.ndarray]:
     """Precision, recall, F1 (each 0..1) and support of every class, `(K,)` arrays.
 
     NaN where a figure does not exist: precision of a class never predicted, recall of a class
-    without images, F1 of one with neither.
+    without examples, F1 of one with neither.
     """
     hits, predicted, support = np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1)
     with np.errstate(invalid="ignore"):
@@ -52,19 +59,24 @@ def per_class(matrix: np.ndarray) -> dict[str, np.ndarray]:
 def expected_calibration_error(
     probabilities: np.ndarray, labels: np.ndarray, num_bins: int = 15
 ) -> float:
-    """Mean gap between confidence and accuracy, weighted by bin (Guo et al. 2017), in 0..1."""
+    """Gap between confidence and accuracy, 0..1, averaged over the examples.
+
+    Source: Guo et al. 2017, equation 3: bins ((m - 1) / M, m / M] of equal width, M = 15.
+    """
     confidence = probabilities.max(axis=1)
     is_right = probabilities.argmax(axis=1) == labels
-    bins = np.minimum((confidence * num_bins).astype(int), num_bins - 1)
-    count = np.bincount(bins, minlength=num_bins)
-    gap = np.bincount(bins, confidence - is_right, minlength=num_bins)
-    return float(np.abs(gap).sum() / count.sum())
+    bins = np.clip(np.ceil(confidence * num_bins).astype(int) - 1, 0, num_bins - 1)
+    gaps = np.bincount(bins, confidence - is_right, minlength=num_bins)
+    return float(np.abs(gaps).sum() / len(labels))
 
 
-def real_accuracy(predicted: np.ndarray, real_labels: list[list[int]]) -> float:
-    """ImageNet-ReaL (Beyer et al. 2020): part of the images whose class is one of their labels.
+def real_accuracy(predicted: np.ndarray, real_labels: Sequence[Sequence[int]]) -> float:
+    """ImageNet-ReaL: part of the images, 0..1, whose `predicted` class is one of its labels.
 
-    Images without a label are left out.
+    predicted: int `(N,)`; real_labels: N lists of classes, an image with an empty one is left out.
+    Source: Beyer et al. 2020, section 4.
     """
-    judged = [(int(p), labels) for p, labels in zip(predicted, real_labels, strict=True) if labels]
+    judged = [(p, labels) for p, labels in zip(predicted, real_labels, strict=True) if labels]
+    if not judged:
+        return float("nan")
     return float(np.mean([p in labels for p, labels in judged]))
