@@ -19,10 +19,13 @@ class Defaults:
     most_epochs: int
     learning_rate: float  # of AdamW
     augment: str
+    crop_scale: float | None = None  # instead of the preset's
+    mixup: float | None = None
 
 
 TABLE = {
-    "tiny": Defaults("vit_xxs", 64, 250_000, 200, 2e-3, "light"),
+    # A crop of a few pixels cuts strokes off: 8x8 digits lost two points with the preset's.
+    "tiny": Defaults("vit_xxs", 64, 250_000, 80, 2e-3, "light", crop_scale=0.85, mixup=0.2),
     "small": Defaults("vit_xs", 64, 250_000, 100, 1e-3, "medium"),
     "photo": Defaults("vit_ti16", 64, 40_000, 100, 5e-4, "medium"),
 }
@@ -46,6 +49,7 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
         model += str(small_patch(image_size, 4 if kind == "tiny" else 8))
     epochs = config.epochs or min(table.most_epochs, max(20, table.images_shown // count))
     batch_size = config.batch_size or min(table.batch_size, max(8, count // 8))
+    chosen = config if config.augment else table  # a preset that the user names is taken whole
     rate = config.learning_rate or {"adamw": table.learning_rate, "sgd": SGD_RATE}[config.optimizer]
     return replace(
         config,
@@ -56,7 +60,9 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
         learning_rate=rate * (batch_size / 256 if config.scale_learning_rate else 1.0),
         scale_learning_rate=False,  # is now in the rate
         warmup_epochs=epochs / 10 if config.warmup_epochs is None else config.warmup_epochs,
-        augment=config.augment or table.augment,
+        augment=chosen.augment,
+        crop_scale=chosen.crop_scale if config.crop_scale is None else config.crop_scale,
+        mixup=chosen.mixup if config.mixup is None else config.mixup,
         flip=config.flip if config.flip is not None or source.flip else False,
     )
 
