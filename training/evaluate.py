@@ -46,7 +46,9 @@ def main(config: EvaluateConfig) -> None:
     title = f"{scores['top1']:.1%} of {len(labels)} images right ({name} of {scores['data']})"
     figure = confusion_figure(np.array(scores["confusion_matrix"]), class_names, title)
     run.write_metrics(scores)
-    run.write_picture(run.confusion_path, lambda path: figure.savefig(path, format="png"))
+    run.write_picture(
+        run.confusion_path, lambda path: figure.savefig(path, format="png", bbox_inches="tight")
+    )
     print_scores(scores)
     print(f"Written: {run.metrics_path}, {run.confusion_path}")
 
