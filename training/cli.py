@@ -1,33 +1,29 @@
-"""`keras-vit <command>`: flags and YAML become a command's config, mistakes become one line.
+"""`keras-vit <command>`: from the words of a command line to the command's `main(config)`.
 
-YAML values are turned into flags and go through the same parser, so both are checked alike.
-Nothing heavy is imported before a command really runs.
+A user's mistake becomes one line on stderr and exit status 2. Nothing heavy is imported before a
+command really runs.
 """
 
-import argparse
-import difflib
 import importlib
 import os
+import re
 import sys
 import tempfile
-import types
-from dataclasses import MISSING, fields
-from pathlib import Path
-from typing import Literal, Union, get_args, get_origin, get_type_hints
+import traceback
+from dataclasses import fields
+from importlib.metadata import version
 
 from training.config import COMMANDS
-
-# A run's config.yaml keeps these beside the settings; they say how it was made.
-INFORMATION = ("made_with",)
-
-
-class UsageError(Exception):
-    """A command line or YAML file that cannot be read; the message says what would be right."""
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{self.prog}: {message}")
+from training.flags import (
+    Parser,
+    UsageError,
+    add_flags,
+    flag,
+    is_positional,
+    nearest,
+    place,
+    yaml_flags,
+)
 
 
 def run() -> None:
@@ -37,28 +33,28 @@ def run() -> None:
 
 def main(argv: list[str]) -> int:
     """Run one command. Returns the exit status: 0, 2 for a user's mistake, 130 for Ctrl-C."""
-    debug = "--debug" in argv
     try:
-        command, config = parse([word for word in argv if word != "--debug"])
-        module = import_quietly(f"training.{command}")
-        from keras_vit.config import UserError
+        return start(*parse([word for word in argv if word != "--debug"]))
     except UsageError as error:
-        print(error, file=sys.stderr)
+        if "--debug" in argv:
+            traceback.print_exc()
+        else:
+            print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print("keras-vit: stopped by Ctrl-C", file=sys.stderr)
         return 130
+
+
+def start(command: str, config) -> int:
+    """Import a command and run it. Raises: UsageError: what the command refused."""
+    module = import_quietly(f"training.{command}")
+    from keras_vit.config import UserError  # brings Keras in
+
     try:
         return module.main(config) or 0
     except UserError as error:
-        if debug:
-            raise
-        print(f"keras-vit {command}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        if debug:
-            raise
-        print(f"keras-vit {command}: stopped by Ctrl-C", file=sys.stderr)
-        return 130
+        raise UsageError(f"keras-vit {command}: {error}") from error
 
 
 def import_quietly(name: str):
@@ -81,162 +77,70 @@ def import_quietly(name: str):
 
 
 def parse(argv: list[str]):
-    """The command's name and its config. Raises: UsageError."""
-    parser = Parser(prog="keras-vit", description="Vision Transformers for Keras.")
-    parser.add_argument("--version", action="version", version=_version())
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for name, config_class in COMMANDS.items():
-        command = subparsers.add_parser(
-            name, help=config_class.__doc__, description=config_class.__doc__, allow_abbrev=False
-        )
-        add_fields(command, config_class)
+    """The command's name and its config. Raises: UsageError; SystemExit after --help, --version."""
+    argv = [re.sub(r"^--[^=]+", lambda name: name[0].replace("_", "-"), word) for word in argv]
+    parser = make_parser()
     if not argv:
         parser.print_help()
         raise SystemExit(0)
-    if argv[0] in COMMANDS:
-        argv = [argv[0], *yaml_flags(argv, COMMANDS[argv[0]]), *argv[1:]]
-    elif not argv[0].startswith("-"):
-        raise UsageError(f"keras-vit: no command {argv[0]!r}{nearest(argv[0], COMMANDS)}")
-    values, unknown = parser.parse_known_args(argv)
+    values, unknown = parser.parse_known_args(with_yaml(argv))
     values = vars(values)
+    if values.pop("version"):
+        print(f"keras-vit {version('keras-vit')}")
+        raise SystemExit(0)
     command = values.pop("command")
-    values.pop("config")
-    config_class = COMMANDS[command]
+    if command is None:
+        raise UsageError(
+            f"keras-vit: no command in {' '.join(argv)!r}; there are {', '.join(COMMANDS)}"
+        )
     if unknown:
-        known = [f"--{field.name.replace('_', '-')}" for field in fields(config_class)]
-        raise UsageError(f"keras-vit {command}: no flag {unknown[0]}{nearest(unknown[0], known)}")
+        raise UsageError(f"keras-vit {command}: {what_is_wrong(unknown[0], COMMANDS[command])}")
+    values.pop("config")
+    values.pop("debug")
     try:
-        return command, config_class(**values)
+        return command, COMMANDS[command](**values)
     except ValueError as error:
         raise UsageError(f"keras-vit {command}: {error}") from error
 
 
-def add_fields(parser: argparse.ArgumentParser, config_class, places=True) -> None:
-    """One flag or (with `places`) one positional argument for each field of a config."""
-    hints = get_type_hints(config_class)
-    for field in fields(config_class):
-        help = field.metadata["help"].replace("%", "%%")
-        kind, optional, many = unwrap(hints[field.name])
-        if field.metadata.get("positional"):
-            metavar = field.metadata.get("metavar", field.name.upper())
-            if places:
-                parser.add_argument(
-                    field.name, metavar=metavar, help=help, nargs="+" if many else None
-                )
-            continue
-        if field.default is not None and field.default is not MISSING:
-            help += f" (default: {field.default})"
-        flags = [f"--{field.name.replace('_', '-')}"]
-        if "_" in field.name:
-            flags.append(f"--{field.name}")
-        options = {"help": help, "default": field.default, "dest": field.name}
-        if kind is bool:
-            parser.add_argument(*flags, action=argparse.BooleanOptionalAction, **options)
-        else:
-            options["type"] = reader(kind, optional)
-            if get_origin(kind) is Literal:
-                options["metavar"] = "{" + ",".join(get_args(kind)) + "}"
-            else:
-                options["metavar"] = field.name.upper()
-            parser.add_argument(*flags, **options)
-    parser.add_argument("--config", metavar="FILE.yaml", help="settings as YAML; flags win")
+def make_parser() -> Parser:
+    parser = Parser(prog="keras-vit", description="Vision Transformers for Keras.")
+    parser.add_argument("--version", action="store_true", help="print the version")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", parser_class=Parser, title="commands"
+    )
+    for name, config_class in COMMANDS.items():
+        places = [f"{place(field)} " for field in fields(config_class) if is_positional(field)]
+        command = commands.add_parser(
+            name,
+            help=config_class.__doc__,
+            description=config_class.__doc__,
+            usage=f"keras-vit {name} {''.join(places)}[flags]",
+            allow_abbrev=False,
+        )
+        add_flags(command, config_class)
+        general = command.add_argument_group("general")
+        general.add_argument("--config", metavar="FILE.yaml", help="settings as YAML; flags win")
+        general.add_argument("--debug", action="store_true", help="show where a mistake came up")
+    return parser
 
 
-def unwrap(hint) -> tuple[type, bool, bool]:
-    """(type of one value, whether None is allowed, whether there are many) of a field's type."""
-    optional = get_origin(hint) in (Union, types.UnionType)
-    if optional:
-        (hint,) = (part for part in get_args(hint) if part is not type(None))
-    if get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis:
-        return get_args(hint)[0], optional, True
-    return hint, optional, False
-
-
-def reader(kind, optional: bool):
-    """A function from a word on the command line to a value of the type."""
-
-    def read(word: str):
-        if optional and word.lower() == "none":
-            return None
-        if get_origin(kind) is Literal:
-            if word not in get_args(kind):
-                raise argparse.ArgumentTypeError(
-                    f"{word!r} must be one of {', '.join(get_args(kind))}"
-                )
-            return word
-        if get_origin(kind) is tuple:  # height x width
-            sides = word.lower().split("x")
-            sides = sides * 2 if len(sides) == 1 else sides
-            if len(sides) != 2 or not all(side.isdigit() for side in sides):
-                raise argparse.ArgumentTypeError(f"{word!r} must be like 224 or 192x256")
-            return tuple(int(side) for side in sides)
-        try:
-            return kind(word)
-        except ValueError:
-            what = {int: "a whole number", float: "a number"}[kind]
-            raise argparse.ArgumentTypeError(f"{word!r} must be {what}") from None
-
-    return read
-
-
-def yaml_flags(argv: list[str], config_class) -> list[str]:
-    """The flags that `--config FILE` stands for. Raises: UsageError that names the file."""
-    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+def with_yaml(argv: list[str]) -> list[str]:
+    """The words with the flags that `--config FILE` stands for before the user's own."""
+    command, *words = argv
+    if command not in COMMANDS:
+        if not command.startswith("-"):
+            raise UsageError(f"keras-vit: no command {command!r}{nearest(command, COMMANDS)}")
+        return argv
+    finder = Parser(prog=f"keras-vit {command}", add_help=False, allow_abbrev=False)
     finder.add_argument("--config")
-    path = finder.parse_known_args(argv)[0].config
-    if path is None:
-        return []
-    known = [field.name for field in fields(config_class)]
-    flags = []
-    for key, value in read_yaml(path).items():
-        if key in INFORMATION:
-            continue
-        name = str(key).replace("-", "_")
-        if name not in known:
-            raise UsageError(f"{path}: no setting {key!r}{nearest(name, known)}")
-        flags += yaml_flag(name, value)
-    try:
-        check = Parser(prog=path, add_help=False, allow_abbrev=False)
-        add_fields(check, config_class, places=False)
-        check.parse_args(flags)
-    except UsageError as error:
-        raise UsageError(str(error).replace("argument --", "setting ")) from error
-    return flags
+    path = finder.parse_known_args(words)[0].config
+    return argv if path is None else [command, *yaml_flags(path, COMMANDS[command]), *words]
 
 
-def yaml_flag(name: str, value) -> list[str]:
-    flag = f"--{name.replace('_', '-')}"
-    if isinstance(value, bool):
-        return [flag if value else f"--no-{flag[2:]}"]
-    if value is None:
-        return [f"{flag}=none"]
-    if isinstance(value, list):
-        value = "x".join(str(item) for item in value)
-    return [f"{flag}={value}"]
-
-
-def read_yaml(path: str) -> dict:
-    import yaml
-
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = getattr(error, "problem_mark", None)
-        line = f", line {where.line + 1}" if where else ""
-        raise UsageError(f"--config {path}: is no YAML{line}") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"--config {path}: must hold lines like `epochs: 10`")
-    return content
-
-
-def nearest(word: str, known) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return f"keras-vit {version('keras-vit')}"
+def what_is_wrong(word: str, config_class) -> str:
+    """Of a word that no parser knows."""
+    if not word.startswith("-"):
+        return f"unexpected argument {word!r}"
+    known = [flag(field.name) for field in fields(config_class) if not is_positional(field)]
+    return f"no flag {word.split('=')[0]}{nearest(word.split('=')[0], known)}"
