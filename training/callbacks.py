@@ -59,12 +59,18 @@ class Progress(keras.callbacks.Callback):
 class StopOnNaN(keras.callbacks.Callback):
     """Ends training at the first loss that is not finite; saved models stay as they are."""
 
+    def __init__(self, run: Run):
+        super().__init__()
+        self.run = run
+
     def on_train_batch_end(self, batch, logs=None):
         if not math.isfinite(logs["loss"]):
             step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
+            kept = f"{self.run.model_path} is the best before"
             raise UserError(
                 f"the loss became {logs['loss']} at step {step}; a smaller --learning-rate, a"
-                " longer --warmup-epochs or --precision float32 may help; the best model is kept"
+                " longer --warmup-epochs or --precision float32 may help;"
+                f" {kept if self.run.model_path.exists() else 'no model was saved yet'}"
             )
 
 
@@ -105,7 +111,7 @@ def bare(model):
 
 def make_callbacks(config, run: Run) -> list[keras.callbacks.Callback]:
     """The callbacks of a run; the order matters."""
-    callbacks = [StopOnNaN(), Progress(config.batch_size), SaveLast(run)]
+    callbacks = [StopOnNaN(run), Progress(config.batch_size), SaveLast(run)]
     if config.ema is not None:  # what is saved after it are the averaged weights
         callbacks.append(keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
     callbacks += [

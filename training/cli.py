@@ -28,7 +28,14 @@ from training.flags import (
 
 def run() -> None:
     """The console script."""
-    sys.exit(main(sys.argv[1:]))
+    sys.stdout.reconfigure(errors="backslashreplace")  # a file's name may be no UTF-8
+    try:
+        status = main(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # `keras-vit ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = 141  # what a shell gives for SIGPIPE
+    sys.exit(status)
 
 
 def main(argv: list[str]) -> int:
@@ -84,15 +91,11 @@ def parse(argv: list[str]):
         parser.print_help()
         raise SystemExit(0)
     values, unknown = parser.parse_known_args(with_yaml(argv))
-    values = vars(values)
+    values = {key: tuple(v) if isinstance(v, list) else v for key, v in vars(values).items()}
     if values.pop("version"):
         print(f"keras-vit {version('keras-vit')}")
         raise SystemExit(0)
     command = values.pop("command")
-    if command is None:
-        raise UsageError(
-            f"keras-vit: no command in {' '.join(argv)!r}; there are {', '.join(COMMANDS)}"
-        )
     if unknown:
         raise UsageError(f"keras-vit {command}: {what_is_wrong(unknown[0], COMMANDS[command])}")
     values.pop("config")
@@ -128,10 +131,10 @@ def make_parser() -> Parser:
 def with_yaml(argv: list[str]) -> list[str]:
     """The words with the flags that `--config FILE` stands for before the user's own."""
     command, *words = argv
-    if command not in COMMANDS:
-        if not command.startswith("-"):
-            raise UsageError(f"keras-vit: no command {command!r}{nearest(command, COMMANDS)}")
+    if command in ("-h", "--help", "--version"):
         return argv
+    if command not in COMMANDS:
+        raise UsageError(f"keras-vit: no command {command!r}{nearest(command, COMMANDS)}")
     finder = Parser(prog=f"keras-vit {command}", add_help=False, allow_abbrev=False)
     finder.add_argument("--config")
     path = finder.parse_known_args(words)[0].config

@@ -1,7 +1,7 @@
 """The settings of every command: one flat frozen dataclass each.
 
 A field is at once the argument in Python, the flag `--field-name` and the key in a YAML file
-(`training/cli.py` reads both). None means: chosen from the data, or off, as the help says.
+(`training/flags.py` reads both). None means: chosen from the data, or off, as the help says.
 This module imports nothing heavy, so that `keras-vit --help` answers at once.
 """
 
@@ -12,7 +12,7 @@ Size = tuple[int, int]
 
 
 def setting(default, help: str, **metadata):
-    """A field with its help text; `choices of` and `positional` are read by the command line."""
+    """A field with its help text; `group` starts a heading of `--help`."""
     return field(default=default, metadata={"help": help, **metadata})
 
 
@@ -25,30 +25,42 @@ def argument(help: str, **metadata):
 class TrainConfig:
     """Train a Vision Transformer and write a run folder."""
 
-    # Data
-    data: str = setting("digits", "digits, folder:PATH, tfds:NAME or tfrecord:GLOB")
+    data: str = setting("digits", "digits, folder:PATH, tfds:NAME or tfrecord:GLOB", group="data")
     data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
     validation_fraction: float = setting(
         0.2, "part of each class set aside, where the data bring no validation split"
     )
     max_skipped: float = setting(0.05, "part of a folder's files that may be unreadable")
     cache: bool = setting(False, "keep the stored images in memory")
-    # Model
-    model: str | None = setting(None, "name of the model, see `keras-vit models`; any patch size")
-    image_size: Size | None = setting(None, "pixels: 224, or 192x256 for height x width")
+    model: str | None = setting(
+        None,
+        "a name of `keras-vit models`, with any patch size; by default by the size of the images",
+        group="model",
+    )
+    image_size: Size | None = setting(
+        None,
+        "pixels: 224, or 192x256 for height x width; by default the images' own up to 64, else 224",
+    )
     dropout: float | None = setting(None, "dropout rate; by default the model's own")
     drop_path: float | None = setting(None, "stochastic depth rate of the last block")
     patch_dropout: float = setting(0.0, "part of the patches left out while training")
     freeze: str = setting(
-        "none", "what does not train: none, head (all but the head), or a number of first blocks"
+        "none",
+        "what keeps its weights: none, backbone (all but the head), or a number of first blocks"
+        " and the patch embedding",
     )
-    # Training
-    epochs: int | None = setting(None, "passes over the training images")
-    batch_size: int | None = setting(None, "images a step")
+    epochs: int | None = setting(
+        None, "passes over the training images; by default by their number", group="training"
+    )
+    batch_size: int | None = setting(None, "images a step; by default by their number")
     optimizer: Literal["adamw", "sgd"] = setting("adamw", "AdamW, or SGD with momentum 0.9")
-    learning_rate: float | None = setting(None, "peak learning rate")
+    learning_rate: float | None = setting(
+        None, "peak learning rate; by default by the model and the optimizer"
+    )
     scale_learning_rate: bool = setting(False, "multiply it by batch_size / 256")
-    warmup_epochs: float | None = setting(None, "epochs of linear warm-up before the cosine")
+    warmup_epochs: float | None = setting(
+        None, "epochs of linear warm-up before the cosine; by default a tenth of all"
+    )
     weight_decay: float = setting(
         0.05, "decoupled, times the learning rate; not on biases, norms, tokens and positions"
     )
@@ -66,14 +78,14 @@ class TrainConfig:
         "float32", "of the computation; weights stay float32"
     )
     seed: int = setting(0, "of weights, order, augmentation and of the validation split")
-    # Images
     resize: Literal["crop", "squash"] = setting(
-        "crop", "keep the aspect and cut the centre, or scale both sides"
+        "crop", "keep the aspect and cut the centre, or scale both sides", group="images"
     )
     crop_fraction: float = setting(1.0, "part of the scaled image that evaluation cuts out")
     interpolation: Literal["bilinear", "bicubic"] = setting("bicubic", "of resizing, antialiased")
     augment: Literal["none", "light", "medium", "strong"] | None = setting(
-        None, "preset of augmentation; the settings below change one thing of it"
+        None,
+        "preset; the settings below change one thing of it; by default by the size of the images",
     )
     flip: bool | None = setting(None, "mirror half of the images")
     crop_scale: float | None = setting(None, "least part of the area that a random crop keeps")
@@ -82,19 +94,21 @@ class TrainConfig:
     erasing: float | None = setting(None, "probability of erasing a rectangle")
     mixup: float | None = setting(None, "Mixup alpha, 0 for none")
     cutmix: float | None = setting(None, "CutMix alpha, 0 for none")
-    # Output
-    output: str | None = setting(None, "run folder; by default a new one in saved_models")
+    output: str | None = setting(
+        None, "run folder; by default a new one in saved_models", group="output"
+    )
     overwrite: bool = setting(False, "replace the run folder if it exists")
 
     def __post_init__(self):
         check_positive(self, "epochs", "batch_size", "learning_rate", "clip_norm", "early_stopping")
         check_rates(self, "dropout", "drop_path", "patch_dropout", "ema", "label_smoothing")
         check_rates(self, "max_skipped")
-        check_at_least_zero(self, "warmup_epochs", "weight_decay", "seed", "randaugment")
+        check_at_least_zero(self, "warmup_epochs", "weight_decay", "randaugment")
+        check_seed(self)
         if not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay={self.layer_decay} must be more than 0 and at most 1")
-        if self.freeze not in ("none", "head") and not self.freeze.isdigit():
-            raise ValueError(f"freeze={self.freeze!r} must be none, head or a number of blocks")
+        if self.freeze not in ("none", "backbone") and not self.freeze.isdecimal():
+            raise ValueError(f"freeze={self.freeze!r} must be none, backbone or a number of blocks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +135,7 @@ class PredictConfig:
     """Name the classes of images."""
 
     run: str = argument("run folder")
-    images: tuple[str, ...] = argument("image files, folders, or quoted globs", metavar="IMAGE")
+    images: tuple[str, ...] = argument("image files, folders, or quoted globs", metavar="IMAGE...")
     top: int = setting(5, "how many classes of each image")
     json: bool = setting(False, "print JSON for programs")
     batch_size: int = setting(32, "images a step")
@@ -147,6 +161,7 @@ class TFRecordConfig:
 
     def __post_init__(self):
         check_positive(self, "shards")
+        check_seed(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +191,10 @@ def check_positive(config, *names) -> None:
 
 def check_at_least_zero(config, *names) -> None:
     _check(config, names, lambda value: value >= 0, "at least 0")
+
+
+def check_seed(config) -> None:
+    _check(config, ("seed",), lambda value: 0 <= value < 2**32, "at least 0 and less than 2**32")
 
 
 def check_rates(config, *names) -> None:

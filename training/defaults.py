@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from keras_vit.config import UserError
 from training.config import TrainConfig
 from training.data.sources import Source
 
@@ -50,6 +51,9 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
     epochs = config.epochs or min(table.most_epochs, max(20, table.images_shown // count))
     batch_size = config.batch_size or min(table.batch_size, max(8, count // 8))
     chosen = config if config.augment else table  # a preset that the user names is taken whole
+    warmup_epochs = epochs / 10 if config.warmup_epochs is None else config.warmup_epochs
+    if warmup_epochs > epochs:
+        raise UserError(f"warmup_epochs={warmup_epochs:g} must be at most the {epochs} epochs")
     rate = config.learning_rate or {"adamw": table.learning_rate, "sgd": SGD_RATE}[config.optimizer]
     return replace(
         config,
@@ -59,7 +63,7 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
         batch_size=batch_size,
         learning_rate=rate * (batch_size / 256 if config.scale_learning_rate else 1.0),
         scale_learning_rate=False,  # is now in the rate
-        warmup_epochs=epochs / 10 if config.warmup_epochs is None else config.warmup_epochs,
+        warmup_epochs=warmup_epochs,
         augment=chosen.augment,
         crop_scale=chosen.crop_scale if config.crop_scale is None else config.crop_scale,
         mixup=chosen.mixup if config.mixup is None else config.mixup,

@@ -24,18 +24,14 @@ class Run:
     def create(cls, path: str | Path, overwrite: bool = False) -> "Run":
         """A new, empty run folder. Raises: UserError: it exists, or cannot be made."""
         path = Path(path)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            if not overwrite:
-                raise UserError(
-                    f"output={str(path)!r} exists; choose another folder or add --overwrite"
-                )
-            if not (path / "config.yaml").is_file():
-                raise UserError(f"output={str(path)!r} is no run folder; it is not overwritten")
-            shutil.rmtree(path)
+        check_free(path, overwrite)
         try:
-            (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+            if path.exists() and any(path.iterdir()):
+                shutil.rmtree(path)
+            (path / "checkpoints").mkdir(parents=True)
         except OSError as error:
-            raise UserError(f"output={str(path)!r} cannot be made: {error.strerror}") from error
+            reason = error.strerror or error
+            raise UserError(f"output={str(path)!r} cannot be made: {reason}") from error
         return cls(path)
 
     @classmethod
@@ -180,6 +176,17 @@ def json_lines(values: dict) -> str:
 
 def first_line(error: Exception) -> str:
     return str(error).strip().split("\n")[0]
+
+
+def check_free(path: str | Path, overwrite: bool) -> None:
+    """Raises: UserError: no new run may be written there, so that nothing is lost."""
+    path = Path(path)
+    if not path.exists() or path.is_dir() and not any(path.iterdir()):
+        return
+    if not overwrite:
+        raise UserError(f"output={str(path)!r} exists; choose another folder or add --overwrite")
+    if not (path / "config.yaml").is_file():
+        raise UserError(f"output={str(path)!r} is no run folder; it is not overwritten")
 
 
 def unused_path(name: str, parent: str | Path = "saved_models") -> Path:

@@ -6,7 +6,7 @@ from keras import ops
 
 @keras.saving.register_keras_serializable(package="keras_vit.training")
 class WarmupCosine(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear from 0 to the peak over the warm-up, then half a cosine to 0 at the last step.
+    """Linear from 0 to the peak over the warm-up, then half a cosine to 0 after the last step.
 
     vit_jax `utils.create_learning_rate_schedule`, but the first step already learns: step s (from
     0) of the warm-up has peak * (s + 1) / warmup_steps, so the peak is truly reached.

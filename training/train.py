@@ -18,7 +18,7 @@ from training.data.preprocess import Preprocess
 from training.data.sources import Source, open_source
 from training.defaults import resolve
 from training.optimizer import make_optimizer
-from training.run import Run, unused_path
+from training.run import Run, check_free, unused_path
 from training.schedule import WarmupCosine
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -26,6 +26,8 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 
 def main(config: TrainConfig) -> None:
     keras.utils.set_random_seed(config.seed)
+    if config.output:
+        check_free(config.output, config.overwrite)  # before the work of reading the data
     source = open_source(
         config.data,
         seed=config.seed,
@@ -40,7 +42,8 @@ def main(config: TrainConfig) -> None:
     describe(config, source, model)
 
     run = Run.create(config.output or unused_path(default_name(config, source)), config.overwrite)
-    run.write_config(asdict(config), made_with(source))
+    # Whoever repeats the run from this file should not replace it unasked.
+    run.write_config(asdict(replace(config, overwrite=False)), made_with(source))
     run.write_labels(source.class_names)
     run.write_preprocess(preprocess.to_dict())
     run.write_skipped((item.path, item.reason) for item in source.skipped)
@@ -120,7 +123,7 @@ def make_model(config: TrainConfig, source: Source) -> keras.Model:
         **{name: value for name, value in overrides.items() if value is not None},
     )
     blocks = [layer for layer in model.layers if layer.name.startswith("block_")]
-    if config.freeze == "head":
+    if config.freeze == "backbone":
         for layer in model.layers:
             layer.trainable = layer.name.startswith("head")
     elif config.freeze != "none":
@@ -135,7 +138,7 @@ def make_model(config: TrainConfig, source: Source) -> keras.Model:
 def class_weights(source: Source) -> np.ndarray:
     """Weights inverse to each class's frequency, whose mean over the examples is 1."""
     counts = source.splits["train"].class_counts(len(source.class_names))
-    return counts.sum() / (len(counts) * counts)
+    return counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
 
 
 def steps_per_epoch(config: TrainConfig, source: Source) -> int:
@@ -187,7 +190,9 @@ def describe(config: TrainConfig, source: Source, model: keras.Model) -> None:
 
 def closing_words(run: Run) -> None:
     """The result and what to do next."""
-    best = max(run.read_history(), key=lambda row: float(row["val_accuracy"]))
+    best = max(
+        run.read_history(), key=lambda row: (float(row["val_accuracy"]), -float(row["val_loss"]))
+    )
     print(
         f"\nBest validation accuracy {float(best['val_accuracy']):.2%} in epoch"
         f" {int(best['epoch']) + 1}: {run.model_path}"

@@ -21,7 +21,8 @@ def test_every_step_has_the_closed_form(warmup, total):
         return 0.3 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))) / 2
 
     found = rates(WarmupCosine(0.3, warmup, total), total)
-    np.testing.assert_allclose(found, [expected(step) for step in range(total)], rtol=1e-5)
+    # Near the end 1 + cos cancels: the rounding is that of float32 numbers of the peak's size.
+    np.testing.assert_allclose(found, [expected(s) for s in range(total)], rtol=1e-6, atol=3e-8)
 
 
 def test_the_peak_is_reached_at_the_end_of_the_warm_up_and_nothing_is_left_after_the_last_step():
