@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -14,6 +14,10 @@ from training import metrics
 
 any_values = st.floats(-20, 20)
 few_values = st.sampled_from([-1.0, 0.0, 2.0])  # makes many ties
+
+
+# No deadline: the time of a test says nothing about these functions.
+checked = settings(deadline=None, derandomize=True)
 
 
 @st.composite
@@ -26,6 +30,7 @@ def classified(draw, min_classes=2, elements=any_values):
     return scores, labels
 
 
+@checked
 @given(classified(elements=few_values), st.integers(1, 8))
 def test_top_k_is_membership_in_the_stable_order(example, k):
     scores, labels = example
@@ -34,6 +39,7 @@ def test_top_k_is_membership_in_the_stable_order(example, k):
     assert metrics.top_k_accuracy(scores, labels, k) == expected
 
 
+@checked
 @given(classified(min_classes=3), st.integers(1, 2))
 def test_top_k_equals_scikit_learn_without_ties(example, k):
     scores, labels = example
@@ -46,6 +52,7 @@ def test_top_k_equals_scikit_learn_without_ties(example, k):
     assert metrics.top_k_accuracy(scores, labels, k) == pytest.approx(expected)
 
 
+@checked
 @given(classified(elements=few_values))
 def test_top_1_is_argmax(example):
     scores, labels = example
@@ -59,6 +66,7 @@ def test_a_constant_model_is_right_about_one_class_only():
     assert metrics.top_k_accuracy(np.zeros((10, 10)), labels, 5) == 0.5
 
 
+@checked
 @given(classified(elements=st.floats(-10, 10)))  # scikit-learn clips at 2e-16
 def test_log_loss_equals_scikit_learn(example):
     logits, labels = example
@@ -74,6 +82,7 @@ def test_log_loss_does_not_cut_off_a_hopeless_answer():
     assert metrics.softmax(logits).tolist() == [[0.0, 1.0]]
 
 
+@checked
 @given(classified(elements=few_values))
 def test_confusion_and_classes_equal_scikit_learn(example):
     scores, labels = example
@@ -99,6 +108,7 @@ def test_what_is_undefined_is_nan():
     assert table["support"].tolist() == [3, 2, 0]
 
 
+@checked
 @given(classified())
 def test_calibration_error_by_the_equation(example):
     logits, labels = example
