@@ -7,7 +7,7 @@ from training.config import TrainConfig
 from training.data.sources import Source
 
 TINY, SMALL = 16, 64  # pixels; images up to here are used as they are, by a small model
-PHOTO_SIZE = (224, 224)
+PHOTO_SIZE = (160, 160)
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ TABLE = {
     # A crop of a few pixels cuts strokes off: 8x8 digits lost two points with the preset's.
     "tiny": Defaults("vit_xxs", 64, 250_000, 80, 2e-3, "light", crop_scale=0.85, mixup=0.2),
     "small": Defaults("vit_xs", 64, 250_000, 100, 1e-3, "medium"),
-    "photo": Defaults("vit_ti16", 64, 40_000, 100, 5e-4, "medium"),
+    "photo": Defaults("vit_xs16", 64, 80_000, 100, 1e-3, "medium"),
 }
 SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/common.py)
 
@@ -37,8 +37,9 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
     """`config` with every None that the data decide replaced; what the user set stays.
 
     Images that all share one size of up to 64 pixels keep it, and get a small model with about
-    8 x 8 patches (4 x 4 for tiny ones); others are photos. The batch is an eighth of the training
-    images where they are few; epochs are as many as show `images_shown`, but at least 20.
+    8 x 8 patches (4 x 4 for tiny ones); others are photos, cut to PHOTO_SIZE. The batch is an
+    eighth of the training images where they are few; epochs are as many as show `images_shown`,
+    but at least 20.
     """
     side = max(source.image_size) if source.image_size else None
     kind = "photo" if side is None or side > SMALL else "tiny" if side <= TINY else "small"
