@@ -39,7 +39,8 @@ class TrainConfig:
     )
     image_size: Size | None = setting(
         None,
-        "pixels: 224, or 192x256 for height x width; by default the images' own up to 64, else 224",
+        "pixels: 224, or 192x256 for height x width; by default the images' own where they are"
+        " small and alike",
     )
     dropout: float | None = setting(None, "dropout rate; by default the model's own")
     drop_path: float | None = setting(None, "stochastic depth rate of the last block")
