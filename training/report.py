@@ -114,7 +114,7 @@ def confusion_figure(matrix: np.ndarray, class_names: list[str], title: str) -> 
     bar = figure.colorbar(image, ax=axes, shrink=0.8, label="part of the true class")
     bar.set_ticks([0, 0.01, 0.05, 0.25, 0.5, 1])
     bar.ax.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_title(title, parse_math=False, wrap=True)
+    axes.set_title(title.replace("$", r"\$"), wrap=True)  # wrapping ignores parse_math=False
     axes.set(xlabel="predicted class", ylabel="true class")
     if named:
         _name_axes(axes, class_names)

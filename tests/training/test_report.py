@@ -78,7 +78,7 @@ def test_every_class_of_a_thousand_keeps_a_pixel():
 def test_names_are_no_formulas_and_need_not_be_utf8():
     names = ["$\\frac{$", "a_b^c", "\udcff", "x" * 50]
     figure = report.confusion_figure(np.eye(4, dtype=int), names, "100 $\\frac{$")
-    assert pixels(figure).size
+    assert pixels(figure).size  # drawing parses formulas
     assert ticks(figure)[:2] == names[:2]
     assert ticks(figure)[3] == "x" * 19 + "…"
 
