@@ -42,8 +42,8 @@ def main(config: TrainConfig) -> None:
     describe(config, source, model)
 
     run = Run.create(config.output or unused_path(default_name(config, source)), config.overwrite)
-    # Whoever repeats the run from this file should not replace it unasked.
-    run.write_config(asdict(replace(config, overwrite=False)), made_with(source))
+    # Whoever repeats the run from this file gets another folder.
+    run.write_config(asdict(replace(config, output=None, overwrite=False)), made_with(source))
     run.write_labels(source.class_names)
     run.write_preprocess(preprocess.to_dict())
     run.write_skipped((item.path, item.reason) for item in source.skipped)
@@ -80,6 +80,7 @@ def main(config: TrainConfig) -> None:
         steps_per_epoch=steps,
         validation_data=validation,
         shuffle=False,  # is the pipeline's work
+        verbose=1 if sys.stdout.isatty() else 2,  # in a file a line an epoch, no bar
         callbacks=make_callbacks(config, run),
     )
     closing_words(run)

@@ -75,15 +75,18 @@ def test_ctrl_c_ends_in_one_line_and_leaves_a_whole_run(tmp_path):
     assert Run.open(path).load_model().output_shape == (None, 10)
 
 
-def test_a_run_is_replaced_only_if_asked_and_its_config_does_not_ask(tmp_path):
+def test_a_run_is_replaced_only_if_asked_and_its_config_does_not_ask(tmp_path, monkeypatch):
     path = tmp_path / "run"
     words = ["train", *TINY, "--epochs", "1", "--overwrite", "--output", str(path)]
     assert cli.main(words) == 0
     (path / "old.txt").write_text("of the first run")
     assert cli.main(words) == 0
     assert not (path / "old.txt").exists()
-    assert cli.main(["train", "--config", str(path / "config.yaml")]) == 2
-    assert Run.open(path).read_config()["overwrite"] is False
+    config = str(path / "config.yaml")
+    assert cli.main(["train", "--config", config, "--output", str(path)]) == 2
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "--config", config]) == 0
+    assert Run.open("saved_models/digits-vit_mu4").read_labels() == list("0123456789")
 
 
 def test_an_existing_folder_is_refused_before_the_data_are_read(tmp_path, monkeypatch, capsys):
