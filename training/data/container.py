@@ -91,13 +91,29 @@ def webp_frames(contents):
         return [_next_riff(contents, position), frames + tf.cast(is_frame, tf.int64)]
 
     size = tf.cast(tf.strings.length(contents), tf.int64)
-    _, frames = tf.while_loop(
+    position, frames = tf.while_loop(
         lambda position, _: position + 8 <= size,
         count,
         [tf.constant(12, tf.int64), tf.constant(0, tf.int64)],
         maximum_iterations=MAX_CHUNKS,
     )
-    return tf.maximum(frames, 1)
+    # Not walked to the end: there may be any number.
+    return tf.where(position + 8 <= size, tf.int64.max, tf.maximum(frames, 1))
+
+
+def with_alpha_flag(contents):
+    """A WebP whose header says that it has alpha, if it is an animation; else as it is.
+
+    TensorFlow 2.21 decodes every animation to four channels, but makes room for three where the
+    header claims no alpha: it writes past the end of its buffer.
+    """
+    flags = unsigned(contents, 20, 1)
+    is_animation = (cut(contents, 12, 4) == b"VP8X") & (flags // 2 % 2 == 1)
+    is_opaque = flags // 16 % 2 == 0
+    byte = tf.gather(tf.constant([bytes([value]) for value in range(256)]), flags | 16)
+    rest = tf.strings.substr(contents, tf.minimum(21, tf.strings.length(contents)), 2**31 - 1)
+    patched = tf.strings.join([cut(contents, 0, 20), byte, rest])
+    return tf.where(is_animation & is_opaque, patched, contents)
 
 
 def orientation(contents, kind):

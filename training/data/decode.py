@@ -39,6 +39,9 @@ def decode_image(contents, channels: int = 3):
 def decode_window(contents, window, channels: int = 3):
     """Like `decode_image`, but only a window; of a JPEG nothing else is decoded.
 
+    Where a JPEG keeps its colours at half the size, those at the window's border are blurred
+    without their neighbours outside it.
+
     Args:
         contents: scalar `tf.string`.
         window: int32 (y, x, height, width) in the stored image, before the EXIF orientation.
@@ -83,8 +86,8 @@ def checked_format(contents):
         lambda: container.webp_frames(contents),
         lambda: tf.constant(1, tf.int64),
     )
-    # Sides first: their product could overflow.
-    fits = tf.reduce_all(size <= MAX_PIXELS) & (frames * size[0] * size[1] <= MAX_PIXELS)
+    # One by one: a product could overflow.
+    fits = tf.reduce_all(size <= MAX_PIXELS) & (size[0] * size[1] <= MAX_PIXELS // frames)
     claim = ["too large, width, height and frames are", size[1], size[0], frames]
     with tf.control_dependencies([tf.debugging.Assert(fits, claim)]):
         return tf.identity(kind)
@@ -92,6 +95,9 @@ def checked_format(contents):
 
 def reason(error: tf.errors.OpError) -> str:
     """The plain words of a decoding error, without TensorFlow's node names."""
+    _, _, eager = error.message.partition("Summarized data: ")  # how a check fails outside a graph
+    if eager:
+        return re.sub(r"b'([^']*)'", r"\1", " ".join(eager.split("\n"))).strip()
     text = error.message.split("\n\t [[")[0].strip().split("\n")[-1]
     text = re.sub(r"\{\{[^}]*\}\}|\[Op:.*\]", "", text)
     return re.sub(r"assertion failed: \[(.*)\]", r"\1", text).replace("] [", " ").strip()
@@ -101,7 +107,13 @@ def _by_format(contents, kind, jpeg):
     """RGB uint8 `(H, W, 3)`, as stored; `jpeg` says how a JPEG is decoded."""
 
     def png():
-        return composite(tf.io.decode_png(contents, channels=4))
+        rgba = tf.io.decode_png(contents, channels=4)
+        # TensorFlow 2.21 fills up gray of 1, 2 or 4 bits with the largest alpha of so many bits.
+        depth = container.unsigned(contents, 24, 1)
+        filler = tf.cast(tf.bitwise.left_shift(1, tf.cast(depth, tf.int32)) - 1, tf.uint8)
+        is_gray = container.unsigned(contents, 25, 1) == 0
+        is_filled = is_gray & (depth < 8) & tf.reduce_all(rgba[..., 3] == filler)
+        return tf.cond(is_filled, lambda: rgba[..., :3], lambda: composite(rgba))
 
     def gif():
         return tf.io.decode_image(contents, channels=3, expand_animations=False)
@@ -115,7 +127,8 @@ def _by_format(contents, kind, jpeg):
             return _by_channels(tf.io.decode_bmp(contents), has_fields)
 
     def webp():
-        return _by_channels(tf.io.decode_webp(contents)[0], tf.constant(True))
+        frames = tf.io.decode_webp(container.with_alpha_flag(contents))
+        return _by_channels(frames[0], tf.constant(True))
 
     image = tf.switch_case(kind, [jpeg, png, gif, bmp, webp])  # the order of FORMATS
     return tf.ensure_shape(image, [None, None, 3])
