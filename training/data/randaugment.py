@@ -100,7 +100,7 @@ def equalize(image, strength, sign):
 
 
 def rotate(image, strength, sign):
-    angle = sign * strength * math.radians(30.0)
+    angle = -sign * strength * math.radians(30.0)  # Pillow turns counter-clockwise
     cos, sin = tf.cos(angle), tf.sin(angle)
     size = tf.cast(tf.shape(image), tf.float32)
     y, x = (size[0] - 1) / 2, (size[1] - 1) / 2
