@@ -77,10 +77,13 @@ def test_ctrl_c_ends_in_one_line_and_leaves_a_whole_run(tmp_path):
 
 def test_a_run_is_replaced_only_if_asked_and_its_config_does_not_ask(tmp_path, monkeypatch):
     path = tmp_path / "run"
-    words = ["train", *TINY, "--epochs", "1", "--overwrite", "--output", str(path)]
-    assert cli.main(words) == 0
+    path.mkdir()
+    (path / "config.yaml").write_text("epochs: 1")
     (path / "old.txt").write_text("of the first run")
-    assert cli.main(words) == 0
+    words = ["train", *TINY, "--epochs", "1", "--output", str(path)]
+    assert cli.main(words) == 2
+    assert (path / "old.txt").exists()
+    assert cli.main([*words, "--overwrite"]) == 0
     assert not (path / "old.txt").exists()
     config = str(path / "config.yaml")
     assert cli.main(["train", "--config", config, "--output", str(path)]) == 2
