@@ -1,0 +1,149 @@
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.data.augment import AUGMENTATIONS, Augmentation
+from training.data.pipeline import evaluation_dataset, training_dataset
+from training.data.preprocess import Preprocess, preprocess_image
+from training.data.sources import IndexedSplit, StreamSplit, open_source
+
+COUNT = 23
+RAW = Preprocess(image_size=(4, 4), channels=1, mean=(0.0,), std=(1 / 255,))
+
+
+def numbered(count=COUNT) -> IndexedSplit:
+    """Image i has the level i everywhere, its label is i % 3."""
+    images = tf.constant(
+        np.arange(count, dtype=np.uint8)[:, None, None, None] * np.ones((4, 4, 1), np.uint8)
+    )
+    labels = (np.arange(count) % 3).astype(np.int32)
+    return IndexedSplit(labels, lambda index: tf.gather(images, index))
+
+
+def streamed(count=COUNT) -> StreamSplit:
+    split = numbered(count)
+
+    def open_split(seed):
+        numbers = tf.data.Dataset.range(count)
+        return numbers.map(lambda i: (split.read(i), tf.gather(tf.constant(split.labels), i)))
+
+    return StreamSplit(count, open_split)
+
+
+def batches(split, number, augmentation=AUGMENTATIONS["none"], preprocess=RAW, **settings):
+    settings = {"num_classes": 3, "batch_size": 4, "seed": 1, **settings}
+    dataset = training_dataset(split, preprocess, augmentation, **settings)
+    return [tuple(part.numpy() for part in batch) for batch in dataset.take(number)]
+
+
+def order(some) -> list[int]:
+    return [int(round(float(image.max()))) for batch in some for image in batch[0]]
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+@pytest.mark.parametrize("cache", [False, True])
+def test_each_image_comes_once_an_epoch_with_its_label(make, cache):
+    some = batches(make(), 23, cache=cache)  # 4 epochs
+    seen = order(some)
+    for epoch in range(4):
+        assert Counter(seen[epoch * COUNT : (epoch + 1) * COUNT]) == Counter(range(COUNT))
+    assert len({tuple(seen[e * COUNT : (e + 1) * COUNT]) for e in range(4)}) == 4
+    labels = np.concatenate([batch[1] for batch in some])
+    np.testing.assert_array_equal(labels, np.eye(3)[np.array(seen) % 3])
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+def test_the_order_follows_the_seed(make):
+    first, again, other = (order(batches(make(), 8, seed=s)) for s in (1, 1, 2))
+    assert first == again
+    assert first != other
+
+
+def test_caching_changes_nothing_of_an_indexed_split():
+    assert order(batches(numbered(), 8)) == order(batches(numbered(), 8, cache=True))
+
+
+@pytest.mark.parametrize("name", AUGMENTATIONS)
+def test_batches_are_bit_identical_for_a_seed(photos, name):
+    source = open_source(f"folder:{photos}", seed=0)
+    preprocess = Preprocess(image_size=(24, 32))
+    first, second = (
+        batches(source.splits["train"], 3, AUGMENTATIONS[name], preprocess) for _ in range(2)
+    )
+    for one, two in zip(first, second, strict=True):
+        for a, b in zip(one, two, strict=True):
+            np.testing.assert_array_equal(a, b)
+    assert first[0][0].shape == (4, 24, 32, 3)
+
+
+def test_an_image_is_changed_anew_in_each_epoch(photos):
+    split = open_source(f"folder:{photos}", seed=0).splits["train"]
+    one = replace(split, labels=split.labels[:1])
+    images = [
+        batch[0][0].tobytes()
+        for batch in batches(
+            one, 4, AUGMENTATIONS["light"], Preprocess(image_size=(16, 16)), batch_size=1
+        )
+    ]
+    assert len(set(images)) == 4
+
+
+def test_mixed_labels_and_their_weights():
+    weights = np.array([1.0, 2.0, 4.0])
+    mixing = Augmentation(mixup=1.0, cutmix=1.0)
+    some = batches(numbered(), 12, mixing, class_weights=weights)
+    mixed = 0
+    for images, labels, sample_weights in some:
+        assert images.dtype == labels.dtype == sample_weights.dtype == np.float32
+        np.testing.assert_allclose(labels.sum(axis=1), 1.0, rtol=1e-5)
+        np.testing.assert_allclose(sample_weights, labels @ weights, rtol=1e-5)
+        mixed += ((labels > 0).sum(axis=1) > 1).sum()
+    assert mixed > 10
+
+
+def test_a_batch_larger_than_the_data_is_full():
+    images, labels = batches(numbered(3), 1, batch_size=10)[0]
+    assert images.shape[0] == labels.shape[0] == 10
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+@pytest.mark.parametrize("batch_size", [1, 4, 23, 100])
+def test_evaluation_sees_every_image_once_in_order(make, batch_size):
+    parts = list(evaluation_dataset(make(), RAW, batch_size=batch_size))
+    images = np.concatenate([images for images, _ in parts])
+    labels = np.concatenate([labels for _, labels in parts])
+    np.testing.assert_array_equal(np.round(images.max(axis=(1, 2, 3))), np.arange(COUNT))
+    np.testing.assert_array_equal(labels, np.arange(COUNT) % 3)
+    assert labels.dtype == np.int32
+    assert [len(batch) for batch, _ in parts][:-1] == [batch_size] * ((COUNT - 1) // batch_size)
+
+
+def test_evaluation_pixels_are_those_of_preprocess_image(photos):
+    split = open_source(f"folder:{photos}", seed=0).splits["validation"]
+    preprocess = Preprocess(image_size=(24, 32), interpolation="bicubic")
+    images = np.concatenate([i for i, _ in evaluation_dataset(split, preprocess, batch_size=3)])
+    for index, image in enumerate(images):
+        np.testing.assert_array_equal(image, preprocess_image(split.read(index), preprocess))
+
+
+def functions(dataset) -> str:
+    """All operations of a dataset's graph, as text."""
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+    return " ".join(node.op for node in nodes)
+
+
+def test_no_python_runs_for_an_image(photos):
+    split = open_source(f"folder:{photos}", seed=0).splits["train"]
+    preprocess = Preprocess(image_size=(24, 32))
+    training = training_dataset(
+        split, preprocess, AUGMENTATIONS["strong"], num_classes=3, batch_size=4, seed=0
+    )
+    for dataset in (training, evaluation_dataset(split, preprocess, batch_size=4)):
+        operations = functions(dataset)
+        assert "DecodeJpeg" in operations or "DecodeAndCropJpeg" in operations
+        assert "PyFunc" not in operations
+    assert "DecodeAndCropJpeg" in functions(training)  # decoded only where it is cropped
