@@ -12,7 +12,7 @@ demo: .venv/installed
 	$(BIN)/keras-vit predict $(RUN) examples/digits --top 3
 
 test: .venv/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
