@@ -10,6 +10,10 @@ demo: .venv/installed
 	$(BIN)/keras-vit train --data digits --output $(RUN) --overwrite
 	$(BIN)/keras-vit evaluate $(RUN)
 	$(BIN)/keras-vit predict $(RUN) examples/digits --top 3
+	@echo "Now your own photos, one folder for each class:"
+	@echo "  $(BIN)/keras-vit train --data folder:PATH --output saved_models/mine"
+	@echo "  $(BIN)/keras-vit evaluate saved_models/mine"
+	@echo "  $(BIN)/keras-vit predict saved_models/mine PHOTO..."
 
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -n auto
