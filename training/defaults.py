@@ -20,15 +20,16 @@ class Defaults:
     most_epochs: int
     learning_rate: float  # of AdamW
     augment: str
+    least_steps: int  # of an epoch: few images get smaller batches
     crop_scale: float | None = None  # instead of the preset's
     mixup: float | None = None
 
 
 TABLE = {
     # A crop of a few pixels cuts strokes off: 8x8 digits lost two points with the preset's.
-    "tiny": Defaults("vit_xxs", 64, 100_000, 80, 2e-3, "light", crop_scale=0.85, mixup=0.2),
-    "small": Defaults("vit_xs", 64, 100_000, 100, 1e-3, "light"),
-    "photo": Defaults("vit_xs16", 64, 50_000, 100, 1e-3, "medium"),
+    "tiny": Defaults("vit_xxs", 64, 100_000, 80, 2e-3, "light", 8, crop_scale=0.85, mixup=0.2),
+    "small": Defaults("vit_xs", 64, 100_000, 100, 1e-3, "light", 8),
+    "photo": Defaults("vit_xs16", 64, 50_000, 100, 1e-3, "medium", 32),
 }
 SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/common.py)
 
@@ -37,9 +38,9 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
     """`config` with every None that the data decide replaced; what the user set stays.
 
     Images that all share one size of up to 64 pixels keep it, and get a small model with about
-    8 x 8 patches (4 x 4 for tiny ones); others are photos, cut to PHOTO_SIZE. The batch is an
-    eighth of the training images where they are few; epochs are as many as show `images_shown`,
-    but at least 20.
+    8 x 8 patches (4 x 4 for tiny ones); others are photos, cut to PHOTO_SIZE. The batch
+    is smaller where an epoch would have less than `least_steps`; epochs are as many as show
+    `images_shown`, but at least 20.
     """
     side = max(source.image_size) if source.image_size else None
     kind = "photo" if side is None or side > SMALL else "tiny" if side <= TINY else "small"
@@ -50,7 +51,7 @@ def resolve(config: TrainConfig, source: Source) -> TrainConfig:
     if kind != "photo":
         model += str(small_patch(image_size, 4 if kind == "tiny" else 8))
     epochs = config.epochs or min(table.most_epochs, max(20, table.images_shown // count))
-    batch_size = config.batch_size or min(table.batch_size, max(8, count // 8))
+    batch_size = config.batch_size or min(table.batch_size, max(8, count // table.least_steps))
     chosen = config if config.augment else table  # a preset that the user names is taken whole
     warmup_epochs = epochs / 10 if config.warmup_epochs is None else config.warmup_epochs
     if warmup_epochs > epochs:

@@ -43,7 +43,9 @@ def test_small_images_keep_their_size_and_photos_do_not():
 
 
 def test_a_batch_is_smaller_than_the_data():
-    assert resolve(TrainConfig(), source(200)).batch_size == 25
+    assert resolve(TrainConfig(), source(200)).batch_size == 8
+    assert resolve(TrainConfig(), source(800)).batch_size == 25
+    assert resolve(TrainConfig(), source(800, (32, 32))).batch_size == 64
 
 
 def test_images_that_may_not_be_mirrored_are_not():
