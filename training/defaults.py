@@ -29,7 +29,7 @@ TABLE = {
     # A crop of a few pixels cuts strokes off: 8x8 digits lost two points with the preset's.
     "tiny": Defaults("vit_xxs", 64, 100_000, 80, 2e-3, "light", 8, crop_scale=0.85, mixup=0.2),
     "small": Defaults("vit_xs", 64, 100_000, 100, 1e-3, "light", 8),
-    "photo": Defaults("vit_xs16", 64, 50_000, 100, 1e-3, "medium", 32),
+    "photo": Defaults("vit_xs16", 64, 50_000, 100, 1e-3, "light", 32),
 }
 SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/common.py)
 
