@@ -12,9 +12,8 @@ from rich.table import Table
 
 from keras_vit.config import UserError
 from training.config import PredictConfig
-from training.data.container import UNKNOWN, image_format
 from training.data.decode import reason
-from training.data.folder import COMPANIONS, walk
+from training.data.folder import is_companion, walk
 from training.data.preprocess import Preprocess, preprocess_image
 from training.metrics import softmax
 from training.report import console, progress
@@ -72,14 +71,6 @@ def files_of(path: Path) -> list[Path]:
         elif not is_companion(match):
             found.append(match)
     return found
-
-
-def is_companion(path: Path) -> bool:
-    """Whether a file is none of the images in its folder: the same rule as for training."""
-    if path.suffix.lower() not in COMPANIONS:
-        return False
-    with path.open("rb") as file:
-        return int(image_format(file.read(16))) == UNKNOWN
 
 
 def predict_files(

@@ -113,14 +113,17 @@ def make_augmentation(config: TrainConfig) -> Augmentation:
 
 def make_model(config: TrainConfig, source: Source) -> keras.Model:
     """The model, with what `freeze` names set to stay as it is."""
-    overrides = {"dropout": config.dropout, "drop_path": config.drop_path}
+    overrides = {
+        "dropout": config.dropout,
+        "drop_path": config.drop_path,
+        "patch_dropout": config.patch_dropout or None,  # a Mixer has none to set
+    }
     model = keras_vit.create_model(
         config.model,
         image_size=config.image_size,
         in_channels=source.channels,
         num_classes=len(source.class_names),
         dtype=POLICIES[config.precision],
-        **({"patch_dropout": config.patch_dropout} if config.patch_dropout else {}),
         **{name: value for name, value in overrides.items() if value is not None},
     )
     blocks = [layer for layer in model.layers if layer.name.startswith("block_")]

@@ -162,9 +162,12 @@ def _decoded_size(path):
     return tf.shape(decode_image(tf.io.read_file(path)))[:2]
 
 
-@tf.function(input_signature=[tf.TensorSpec([], tf.string)])
-def _format_of(path):
-    return image_format(tf.io.read_file(path))
+def is_companion(path: Path) -> bool:
+    """Whether a file is none of the images in its folder: by its ending, and then its content."""
+    if path.suffix.lower() not in COMPANIONS:
+        return False
+    with path.open("rb") as file:
+        return int(image_format(file.read(16))) == UNKNOWN
 
 
 def scan(root: Path, found) -> tuple[list[Image], list[Skipped]]:
@@ -174,8 +177,7 @@ def scan(root: Path, found) -> tuple[list[Image], list[Skipped]]:
         path, split, class_name = item
         name = path.relative_to(root).as_posix()
         try:
-            is_image = int(_format_of(os.fsencode(path))) != UNKNOWN
-            if not is_image and path.suffix.lower() in COMPANIONS:
+            if is_companion(path):
                 return None
             if not class_name:
                 return Skipped(name, "lies in no class folder")
@@ -183,6 +185,8 @@ def scan(root: Path, found) -> tuple[list[Image], list[Skipped]]:
             return Image(path, split, class_name, (int(height), int(width)), path.stat().st_size)
         except tf.errors.OpError as error:
             return Skipped(name, reason(error))
+        except OSError as error:
+            return Skipped(name, error.strerror)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(check, found))
