@@ -40,8 +40,9 @@ class ViTConfig:
         position_embedding: "learned", "sincos2d" (fixed, Beyer et al. 2022) or "none".
         position_tokens: which tokens get a position: "all", "class" (no registers) or
             "patches".
-        pooling: "token" (the class token), "mean" (of the patch tokens), "attention" (MAP head,
-            Zhai et al. 2022) or "none" (every token).
+        pooling: "token" (the class token), "mean" (of the patch tokens), "token_mean" (both,
+            side by side: DINOv2's classifier), "attention" (MAP head, Zhai et al. 2022) or "none"
+            (every token).
         representation_size: width of the tanh layer before the head ("pre-logits"), or None.
         dropout: rate after the positions, the attention's output and both layers of each MLP.
         attention_dropout: rate on the attention weights.
@@ -76,7 +77,7 @@ class ViTConfig:
     num_register_tokens: int = 0
     position_embedding: Literal["learned", "sincos2d", "none"] = "learned"
     position_tokens: Literal["all", "class", "patches"] = "all"
-    pooling: Literal["token", "mean", "attention", "none"] = "token"
+    pooling: Literal["token", "mean", "token_mean", "attention", "none"] = "token"
     representation_size: int | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
@@ -127,6 +128,12 @@ class ViTConfig:
     def num_prefix_tokens(self) -> int:
         """Tokens before the patches: class, distillation, registers, in this order."""
         return self.class_token + self.distillation_token + self.num_register_tokens
+
+    @property
+    def num_position_prefix(self) -> int:
+        """Of these, how many own a learned position."""
+        special = self.class_token + self.distillation_token
+        return {"all": self.num_prefix_tokens, "class": special, "patches": 0}[self.position_tokens]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +249,10 @@ def _check_tokens(config: ViTConfig) -> None:
     count = config.num_register_tokens
     if not _is_int(count) or count < 0:
         raise UserError(f"num_register_tokens={count!r} must be an int of at least 0")
-    if config.pooling == "token" and not config.class_token:
+    if config.pooling in ("token", "token_mean") and not config.class_token:
         raise UserError(
-            "pooling='token' needs class_token=True; without one choose mean, attention or none"
+            f"pooling={config.pooling!r} needs class_token=True;"
+            " without one choose mean, attention or none"
         )
     if config.distillation_token and config.pooling != "token":
         raise UserError(
@@ -252,8 +260,8 @@ def _check_tokens(config: ViTConfig) -> None:
         )
     if config.distillation_token and config.representation_size is not None:
         raise UserError("distillation_token=True needs representation_size=None (DeiT)")
-    if config.norm_after_pooling and config.pooling == "none":
-        raise UserError("norm_after_pooling=True needs a pooling other than 'none'")
+    if config.norm_after_pooling and config.pooling in ("none", "token_mean"):
+        raise UserError("norm_after_pooling=True needs pooling token, mean or attention")
     if config.position_embedding == "sincos2d" and config.hidden_size % 4:
         raise UserError(
             f"hidden_size={config.hidden_size} must be divisible by 4 for"

@@ -32,23 +32,17 @@ def _vit_params(config: ViTConfig, num_patches: int, features: int) -> int:
     block += 2 * dim * (config.layer_scale is not None)
     total = _dense(features, dim, config.patch_bias) + config.num_prefix_tokens * dim
     if config.position_embedding == "learned":
-        total += (num_patches + _position_prefix(config)) * dim
+        total += (num_patches + config.num_position_prefix) * dim
     total += norm * config.pre_norm + config.num_layers * block + norm
     if config.pooling == "attention":
         total += dim + norm + _dense(dim, 3 * dim) + _dense(dim, dim) + _mlp(dim, config.mlp_dim)
+    pooled = 2 * dim if config.pooling == "token_mean" else dim
     if config.representation_size:
-        total += _dense(dim, config.representation_size)
+        total += _dense(pooled, config.representation_size)
     if config.num_classes:
         heads = 1 + config.distillation_token
-        total += heads * _dense(config.representation_size or dim, config.num_classes)
+        total += heads * _dense(config.representation_size or pooled, config.num_classes)
     return total
-
-
-def _position_prefix(config: ViTConfig) -> int:
-    """Prefix tokens that own a position embedding."""
-    registers = config.num_register_tokens if config.position_tokens == "all" else 0
-    special = config.class_token + config.distillation_token
-    return 0 if config.position_tokens == "patches" else special + registers
 
 
 def _stem_params(config: ViTConfig) -> tuple[int, int]:

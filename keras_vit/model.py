@@ -16,6 +16,7 @@ from keras_vit.layers import (
     PatchEncoder,
     Patches,
     ResNetRoot,
+    TokenMeanPooling,
     TokenPooling,
     TransformerBlock,
 )
@@ -23,34 +24,19 @@ from keras_vit.mixer import mlp_mixer
 from keras_vit.variants import find_config, override
 
 
-def create_model(model, *, dtype=None, name=None, **overrides):
-    """Build a Vision Transformer, a hybrid or an MLP-Mixer with fresh weights.
-
-    Args:
-        model: a name ("vit_b16", "ViT-B/16", any patch size: "vit_ti4"; see `list_models`), or a
-            `ViTConfig` or `MixerConfig`.
-        dtype: Keras dtype policy of every layer ("mixed_bfloat16"...), None for the global one.
-            Logits are float32 under any policy.
-        name: name of the Keras model; by default the name given.
-        **overrides: any field of the configuration: `image_size` (int or (height, width)),
-            `num_classes` (0 or None: no head), `dropout`, `drop_path`...
-
-    Returns:
-        A functional `keras.Model` from images `(B, H, W, C)` to logits `(B, num_classes)`;
-        without a head to features `(B, D)`, without pooling to one for each token `(B, T, ...)`.
-        Every layer can be reached by name: "patches", "patch_encoder", "block_00"...,
-        "encoder_norm", "pool", "pre_logits", "head"; `intermediates` reaches into the blocks.
-
-    Raises:
-        UserError (a ValueError): an unknown name or setting, or one out of range.
-    """
+def build_model(model, *, dtype=None, name=None, **overrides):
+    """A model with fresh weights; arguments and errors are those of `create_model`."""
     if isinstance(model, (ViTConfig, MixerConfig)):
         config, default_name = override(model, overrides), type(model).__name__
     else:
         config, default_name = find_config(model, **overrides), model
-    name = name or re.sub(r"[^a-z0-9]+", "_", default_name.lower())
     build = mlp_mixer if isinstance(config, MixerConfig) else vision_transformer
-    return build(config, dtype=dtype, name=name)
+    return build(config, dtype=dtype, name=name or model_name(default_name))
+
+
+def model_name(name: str) -> str:
+    """A variant's name as Keras allows it: "ViT-B/16" is "vit_b_16"."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower())
 
 
 def vision_transformer(config: ViTConfig, dtype=None, name="vit"):
@@ -123,11 +109,13 @@ def layer_norm(config, dtype, name):
 
 
 def pool(x, config: ViTConfig, dtype):
-    """Tokens `(B, T, D)` to one vector `(B, D)`."""
+    """Tokens `(B, T, D)` to one vector `(B, D)`, `(B, 2*D)` for token_mean."""
     if config.pooling == "token":
         x = TokenPooling(dtype=dtype, name="pool")(x)
     elif config.pooling == "mean":
         x = MeanPooling(config.num_prefix_tokens, dtype=dtype, name="pool")(x)
+    elif config.pooling == "token_mean":
+        x = TokenMeanPooling(config.num_prefix_tokens, dtype=dtype, name="pool")(x)  # (B, 2*D)
     elif config.pooling == "attention":
         x = AttentionPooling(
             config.num_heads,

@@ -70,6 +70,30 @@ def find_config(name: str, **overrides) -> ViTConfig | MixerConfig:
     return config_class(**{**settings, **overrides})
 
 
+def name_of(config: ViTConfig | MixerConfig) -> str | None:
+    """The variant with these sizes, "vit_s14"; None: no named one. The rest may differ from it."""
+    patch = config.patch_size[0]
+    if isinstance(config, MixerConfig):
+        key, table, kind = _sizes(config, MIXER_SIZE_FIELDS), MIXER_SIZES, "mixer"
+        found = [size for size, values in table.items() if values == key]
+    else:
+        for name, (size, hybrid_patch, stem_layers, _) in HYBRIDS.items():
+            if (SIZES[size][:4], hybrid_patch, stem_layers) == (
+                _sizes(config, SIZE_FIELDS[:4]),
+                patch,
+                config.stem_layers,
+            ):
+                return name
+        key, kind = _sizes(config, SIZE_FIELDS[:4]), "vit"
+        found = [size for size, values in SIZES.items() if values[:4] == key]
+    plain = getattr(config, "stem_layers", None) is None and len(set(config.patch_size)) == 1
+    return f"{kind}_{found[0]}{patch}" if found and plain else None
+
+
+def _sizes(config, names) -> tuple:
+    return tuple(getattr(config, name) for name in names)
+
+
 def override(config: ViTConfig | MixerConfig, overrides: dict) -> ViTConfig | MixerConfig:
     """The configuration with some fields replaced, checked again.
 

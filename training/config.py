@@ -34,13 +34,24 @@ class TrainConfig:
     cache: bool = setting(False, "keep the stored images in memory")
     model: str | None = setting(
         None,
-        "a name of `keras-vit models`, with any patch size; by default by the size of the images",
+        "a name of `keras-vit models`, with any patch size; by default by the weights or by the"
+        " size of the images",
         group="model",
+    )
+    weights: str | None = setting(
+        None,
+        "pretrained: a file or folder, https://, gs:// or hf://owner/name, of any known layout;"
+        " without --model it says which model",
+    )
+    recipe: Literal["scratch", "small", "paper-finetune"] | None = setting(
+        None,
+        "settings that belong together; by default small (for fine-tuning) with weights, scratch"
+        " without",
     )
     image_size: Size | None = setting(
         None,
-        "pixels: 224, or 192x256 for height x width; by default the images' own where they are"
-        " small and alike",
+        "pixels: 224, or 192x256 for height x width; by default the weights' own up to 224, or the"
+        " images' own where they are small and alike",
     )
     dropout: float | None = setting(None, "dropout rate; by default the model's own")
     drop_path: float | None = setting(None, "stochastic depth rate of the last block")
@@ -54,22 +65,30 @@ class TrainConfig:
         None, "passes over the training images; by default by their number", group="training"
     )
     batch_size: int | None = setting(None, "images a step; by default by their number")
-    optimizer: Literal["adamw", "sgd"] = setting("adamw", "AdamW, or SGD with momentum 0.9")
+    optimizer: Literal["adamw", "sgd"] | None = setting(
+        None, "AdamW, or SGD with momentum 0.9; by default the recipe's"
+    )
     learning_rate: float | None = setting(
-        None, "peak learning rate; by default by the model and the optimizer"
+        None, "peak learning rate; by default by the recipe and the optimizer"
     )
     scale_learning_rate: bool = setting(False, "multiply it by batch_size / 256")
     warmup_epochs: float | None = setting(
         None, "epochs of linear warm-up before the cosine; by default a tenth of all"
     )
-    weight_decay: float = setting(
-        0.05, "decoupled, times the learning rate; not on biases, norms, tokens and positions"
+    weight_decay: float | None = setting(
+        None,
+        "decoupled, times the learning rate; not on biases, norms, tokens and positions; by default"
+        " the recipe's",
     )
-    layer_decay: float = setting(
-        1.0, "each block learns this much slower than the one above it; 1 for all alike"
+    layer_decay: float | None = setting(
+        None,
+        "each block learns this much slower than the one above it; 1 for all alike; by default the"
+        " recipe's",
     )
     clip_norm: float | None = setting(1.0, "largest global norm of the gradient, none for no limit")
-    label_smoothing: float = setting(0.1, "part of each label spread over all classes")
+    label_smoothing: float | None = setting(
+        None, "part of each label spread over all classes; by default the recipe's"
+    )
     balance: bool = setting(False, "weight each class by the inverse of its frequency")
     ema: float | None = setting(None, "momentum of averaged weights, like 0.999; they are kept")
     early_stopping: int | None = setting(
@@ -79,11 +98,19 @@ class TrainConfig:
         "float32", "of the computation; weights stay float32"
     )
     seed: int = setting(0, "of weights, order, augmentation and of the validation split")
-    resize: Literal["crop", "squash"] = setting(
-        "crop", "keep the aspect and cut the centre, or scale both sides", group="images"
+    resize: Literal["crop", "squash"] | None = setting(
+        None,
+        "keep the aspect and cut the centre, or scale both sides; by default the weights' way, or"
+        " crop",
+        group="images",
     )
-    crop_fraction: float = setting(1.0, "part of the scaled image that evaluation cuts out")
-    interpolation: Literal["bilinear", "bicubic"] = setting("bicubic", "of resizing, antialiased")
+    crop_fraction: float | None = setting(
+        None,
+        "part of the scaled image that evaluation cuts out; by default the weights' own, or all",
+    )
+    interpolation: Literal["bilinear", "bicubic"] | None = setting(
+        None, "of resizing, antialiased; by default the weights' own, or bicubic"
+    )
     augment: Literal["none", "light", "medium", "strong"] | None = setting(
         None,
         "preset; the settings below change one thing of it; by default by the size of the images",
@@ -106,7 +133,7 @@ class TrainConfig:
         check_rates(self, "max_skipped")
         check_at_least_zero(self, "warmup_epochs", "weight_decay", "randaugment")
         check_seed(self)
-        if not 0 < self.layer_decay <= 1:
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay={self.layer_decay} must be more than 0 and at most 1")
         if self.freeze not in ("none", "backbone") and not self.freeze.isdecimal():
             raise ValueError(f"freeze={self.freeze!r} must be none, backbone or a number of blocks")
@@ -170,12 +197,42 @@ class ModelsConfig:
     """List the named models with their sizes."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightsConfig:
+    """Look into a weight file, or write it for another library."""
+
+    action: str = argument("inspect or convert", metavar="ACTION")
+    paths: tuple[str, ...] = argument(
+        "inspect FILE, or convert FROM TO: files, folders, https://, gs:// or hf://owner/name",
+        metavar="PATH...",
+    )
+    to: Literal["google", "timm", "huggingface", "torchvision", "keras"] | None = setting(
+        None, "layout to convert to"
+    )
+    image_size: Size | None = setting(
+        None, "pixels; for a file whose positions are no square and that does not say"
+    )
+    num_heads: int | None = setting(None, "attention heads; for a file that does not say")
+    overwrite: bool = setting(False, "replace what is at TO")
+
+    def __post_init__(self):
+        wanted = {"inspect": 1, "convert": 2}
+        if self.action not in wanted:
+            raise ValueError(f"action={self.action!r} must be inspect or convert")
+        if len(self.paths) != wanted[self.action]:
+            places = "one path" if self.action == "inspect" else "two paths, FROM and TO"
+            raise ValueError(f"{self.action} needs {places}, not {len(self.paths)}")
+        if self.action == "convert" and self.to is None:
+            raise ValueError("convert needs --to google, timm, huggingface, torchvision or keras")
+
+
 COMMANDS = {
     "train": TrainConfig,
     "evaluate": EvaluateConfig,
     "predict": PredictConfig,
     "tfrecord": TFRecordConfig,
     "models": ModelsConfig,
+    "weights": WeightsConfig,
 }
 
 

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, replace
 
-from keras_vit.config import UserError
+from keras_vit.config import MixerConfig, UserError
+from keras_vit.weights import Weights
 from training.config import TrainConfig
 from training.data.sources import Source
+from training.recipes import RECIPES, Recipe
 
 TINY, SMALL = 16, 64  # pixels; images up to here are used as they are, by a small model
 PHOTO_SIZE = (160, 160)
@@ -32,45 +34,108 @@ TABLE = {
     "photo": Defaults("vit_xs16", 64, 50_000, 100, 1e-3, "light", 32),
 }
 SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/common.py)
+PRETRAINED_SIDE = 224  # pixels; larger pretrained models are fine-tuned here unless asked
 
 
-def resolve(config: TrainConfig, source: Source) -> TrainConfig:
-    """`config` with every None that the data decide replaced; what the user set stays.
+def resolve(config: TrainConfig, source: Source, weights: Weights | None = None) -> TrainConfig:
+    """`config` with every None replaced that data, recipe and weights decide; the user's stays.
 
-    Images that all share one size of up to 64 pixels keep it, and get a small model with about
-    8 x 8 patches (4 x 4 for tiny ones); others are photos, cut to PHOTO_SIZE. The batch
-    is smaller where an epoch would have less than `least_steps`; epochs are as many as show
-    `images_shown`, but at least 20.
+    Without weights, images that all share one size of up to 64 pixels keep it, and get a small
+    model with about 8 x 8 patches (4 x 4 for tiny ones); others are photos, cut to PHOTO_SIZE. The
+    batch is smaller where an epoch would have less than `least_steps`; epochs are as many as show
+    `images_shown`.
     """
-    side = max(source.image_size) if source.image_size else None
-    kind = "photo" if side is None or side > SMALL else "tiny" if side <= TINY else "small"
-    table = TABLE[kind]
-    count = source.splits["train"].num_examples
-    image_size = config.image_size or (PHOTO_SIZE if kind == "photo" else source.image_size)
-    model = table.model
-    if kind != "photo":
-        model += str(small_patch(image_size, 4 if kind == "tiny" else 8))
-    epochs = config.epochs or min(table.most_epochs, max(20, table.images_shown // count))
-    batch_size = config.batch_size or min(table.batch_size, max(8, count // table.least_steps))
-    chosen = config if config.augment else table  # a preset that the user names is taken whole
-    warmup_epochs = epochs / 10 if config.warmup_epochs is None else config.warmup_epochs
-    if warmup_epochs > epochs:
-        raise UserError(f"warmup_epochs={warmup_epochs:g} must be at most the {epochs} epochs")
-    rate = config.learning_rate or {"adamw": table.learning_rate, "sgd": SGD_RATE}[config.optimizer]
-    return replace(
+    name = config.recipe or ("small" if weights else "scratch")
+    recipe, kind = RECIPES[name], "photo" if weights else kind_of(source)
+    table, count = TABLE[kind], source.splits["train"].num_examples
+    images_shown = recipe.images_shown or table.images_shown
+    most_epochs = recipe.most_epochs or table.most_epochs
+    batch_size = min(recipe.batch_size or table.batch_size, max(8, count // table.least_steps))
+    image_size = pretrained_size(weights, recipe) if weights else small_size(source, kind)
+    config = fill(
         config,
+        recipe=name,
         image_size=image_size,
-        model=config.model or model,
-        epochs=epochs,
+        epochs=min(most_epochs, max(recipe.fewest_epochs, images_shown // count)),
         batch_size=batch_size,
-        learning_rate=rate * (batch_size / 256 if config.scale_learning_rate else 1.0),
-        scale_learning_rate=False,  # is now in the rate
-        warmup_epochs=warmup_epochs,
-        augment=chosen.augment,
-        crop_scale=chosen.crop_scale if config.crop_scale is None else config.crop_scale,
-        mixup=chosen.mixup if config.mixup is None else config.mixup,
-        flip=config.flip if config.flip is not None or source.flip else False,
+        optimizer=recipe.optimizer,
+        weight_decay=recipe.weight_decay,
+        layer_decay=recipe.layer_decay,
+        label_smoothing=recipe.label_smoothing,
+        flip=None if source.flip else False,
+        **augmentation_defaults(config, recipe, table),
+        **image_defaults(weights),
     )
+    rate = config.learning_rate or default_rate(config, recipe, table)
+    config = fill(
+        config,
+        model=None if weights else default_model(config.image_size, kind),
+        warmup_epochs=config.epochs * recipe.warmup,
+    )
+    if config.warmup_epochs > config.epochs:
+        raise UserError(
+            f"warmup_epochs={config.warmup_epochs:g} must be at most the {config.epochs} epochs"
+        )
+    rate *= config.batch_size / 256 if config.scale_learning_rate else 1.0
+    return replace(config, learning_rate=rate, scale_learning_rate=False)  # is now in the rate
+
+
+def fill(config: TrainConfig, **values) -> TrainConfig:
+    """`config` with these where it has None."""
+    return replace(config, **{k: v for k, v in values.items() if getattr(config, k) is None})
+
+
+def kind_of(source: Source) -> str:
+    """Row of TABLE for these images."""
+    side = max(source.image_size) if source.image_size else None
+    return "photo" if side is None or side > SMALL else "tiny" if side <= TINY else "small"
+
+
+def small_size(source: Source, kind: str) -> tuple[int, int]:
+    return PHOTO_SIZE if kind == "photo" else source.image_size
+
+
+def pretrained_size(weights: Weights, recipe: Recipe) -> tuple[int, int]:
+    """The weights' own size, at most PRETRAINED_SIDE, times the recipe's factor, in whole patches.
+
+    A Mixer cannot change its size.
+    """
+    size = weights.config.image_size
+    if isinstance(weights.config, MixerConfig):
+        return size
+    steps = [side // count for side, count in zip(size, weights.config.grid_size, strict=True)]
+    sides = [min(side, PRETRAINED_SIDE) * recipe.resolution for side in size]
+    return tuple(round(side / step) * step for side, step in zip(sides, steps, strict=True))
+
+
+def default_model(image_size: tuple[int, int], kind: str) -> str:
+    model = TABLE[kind].model
+    if kind == "photo":
+        return model
+    return model + str(small_patch(image_size, 4 if kind == "tiny" else 8))
+
+
+def default_rate(config: TrainConfig, recipe: Recipe, table: Defaults) -> float:
+    """Peak learning rate where the user gives none."""
+    if config.optimizer != recipe.optimizer or recipe.rate is None:
+        return {"adamw": table.learning_rate, "sgd": SGD_RATE}[config.optimizer]
+    return recipe.rate * (config.batch_size / recipe.rate_batch if recipe.rate_batch else 1.0)
+
+
+def augmentation_defaults(config: TrainConfig, recipe: Recipe, table: Defaults) -> dict:
+    """Preset and what is changed of it; a preset that the user names is taken whole."""
+    if config.augment:
+        return {}
+    if recipe.augment:
+        return {"augment": recipe.augment, "crop_scale": recipe.crop_scale}
+    return {"augment": table.augment, "crop_scale": table.crop_scale, "mixup": table.mixup}
+
+
+def image_defaults(weights: Weights | None) -> dict:
+    """How images are resized: as the weights have it, else ours."""
+    own = {"resize": "crop", "crop_fraction": 1.0, "interpolation": "bicubic"}
+    known = weights.preprocessing if weights else {}
+    return {name: known.get(name, value) for name, value in own.items()}
 
 
 def small_patch(image_size: tuple[int, int], rows: int) -> int:

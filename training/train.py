@@ -2,7 +2,9 @@
 
 import platform
 import sys
+import warnings
 from dataclasses import asdict, replace
+from pathlib import PurePath
 
 import keras
 import numpy as np
@@ -10,6 +12,8 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit.config import UserError
+from keras_vit.create import config_for
+from keras_vit.weights import LoadReport, Weights, WeightsWarning
 from training.callbacks import make_callbacks
 from training.config import TrainConfig
 from training.data.augment import AUGMENTATIONS, Augmentation
@@ -26,6 +30,7 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 
 def main(config: TrainConfig) -> None:
     keras.utils.set_random_seed(config.seed)
+    warnings.simplefilter("ignore", WeightsWarning)  # the report says the same in its place
     if config.output:
         check_free(config.output, config.overwrite)  # before the work of reading the data
     source = open_source(
@@ -35,15 +40,18 @@ def main(config: TrainConfig) -> None:
         max_skipped=config.max_skipped,
         data_dir=config.data_dir,
     )
-    config = resolve(config, source)
-    preprocess = make_preprocess(config, source)
+    weights = open_pretrained(config) if config.weights else None
+    config = resolve(config, source, weights)
+    preprocess = make_preprocess(config, source, weights)
     augmentation = make_augmentation(config)
-    model = make_model(config, source)
-    describe(config, source, model)
+    model = make_model(config, source, weights)
+    report = keras_vit.load_weights(model, weights) if weights else None
+    describe(config, source, model, report)
 
     run = Run.create(config.output or unused_path(default_name(config, source)), config.overwrite)
     # Whoever repeats the run from this file gets another folder.
-    run.write_config(asdict(replace(config, output=None, overwrite=False)), made_with(source))
+    settings = asdict(replace(config, output=None, overwrite=False))
+    run.write_config(settings, made_with(source, weights))
     run.write_labels(source.class_names)
     run.write_preprocess(preprocess.to_dict())
     run.write_skipped((item.path, item.reason) for item in source.skipped)
@@ -86,13 +94,25 @@ def main(config: TrainConfig) -> None:
     closing_words(run)
 
 
-def make_preprocess(config: TrainConfig, source: Source) -> Preprocess:
+def open_pretrained(config: TrainConfig) -> Weights:
+    """The weight file that the run starts from."""
+    like = keras_vit.find_config(config.model) if config.model else None
+    return keras_vit.open_weights(config.weights, image_size=config.image_size, like=like)
+
+
+def make_preprocess(config: TrainConfig, source: Source, weights: Weights | None) -> Preprocess:
+    """As the config says, with the mean and standard deviation that the weights know."""
+    known = weights.preprocessing if weights else {}
+    moments = {name: known[name] for name in ("mean", "std") if name in known}
+    if any(len(values) != source.channels for values in moments.values()):
+        moments = {name: [float(np.mean(values))] for name, values in moments.items()}
     return Preprocess(
         image_size=config.image_size,
         channels=source.channels,
         resize=config.resize,
         crop_fraction=config.crop_fraction,
         interpolation=config.interpolation,
+        **moments,
     )
 
 
@@ -111,21 +131,21 @@ def make_augmentation(config: TrainConfig) -> Augmentation:
     return replace(preset, **{name: v for name, v in changes.items() if v is not None})
 
 
-def make_model(config: TrainConfig, source: Source) -> keras.Model:
-    """The model, with what `freeze` names set to stay as it is."""
+def make_model(config: TrainConfig, source: Source, weights: Weights | None = None) -> keras.Model:
+    """The model, not filled yet, with what `freeze` names set to stay as it is."""
     overrides = {
+        "image_size": config.image_size,
+        "in_channels": source.channels,
+        "num_classes": len(source.class_names),
         "dropout": config.dropout,
         "drop_path": config.drop_path,
         "patch_dropout": config.patch_dropout or None,  # a Mixer has none to set
     }
-    model = keras_vit.create_model(
-        config.model,
-        image_size=config.image_size,
-        in_channels=source.channels,
-        num_classes=len(source.class_names),
-        dtype=POLICIES[config.precision],
-        **{name: value for name, value in overrides.items() if value is not None},
-    )
+    overrides = {name: value for name, value in overrides.items() if value is not None}
+    architecture = config.model
+    if weights:
+        architecture, overrides = config_for(config.model, weights, **overrides), {}
+    model = keras_vit.create_model(architecture, dtype=POLICIES[config.precision], **overrides)
     blocks = [layer for layer in model.layers if layer.name.startswith("block_")]
     if config.freeze == "backbone":
         for layer in model.layers:
@@ -133,7 +153,7 @@ def make_model(config: TrainConfig, source: Source) -> keras.Model:
     elif config.freeze != "none":
         count = int(config.freeze)
         if count > len(blocks):
-            raise UserError(f"freeze={count}: {config.model} has only {len(blocks)} blocks")
+            raise UserError(f"freeze={count}: {model_word(config)} has only {len(blocks)} blocks")
         for layer in model.layers[: model.layers.index(blocks[0]) + count]:
             layer.trainable = False
     return model
@@ -156,13 +176,22 @@ def make_metrics(num_classes: int) -> list[keras.metrics.Metric]:
     return metrics
 
 
+def model_word(config: TrainConfig) -> str:
+    """What stands for the model in a line: its name, or its weight file's."""
+    if config.model:
+        return config.model
+    path = PurePath(config.weights)
+    return path.parent.name if path.stem == "model" else path.stem  # RUN/model.keras
+
+
 def default_name(config: TrainConfig, source: Source) -> str:
-    return f"{source.name}-{config.model.lower().replace('/', '')}"
+    return f"{source.name}-{model_word(config).lower().replace('/', '')}"
 
 
-def made_with(source: Source) -> dict:
+def made_with(source: Source, weights: Weights | None) -> dict:
     """What a run depends on besides its settings."""
     return {
+        **({"weights_sha256": weights.digest} if weights else {}),
         "keras_vit": keras_vit.__version__,
         "keras": keras.__version__,
         "tensorflow": tf.__version__,
@@ -171,7 +200,9 @@ def made_with(source: Source) -> dict:
     }
 
 
-def describe(config: TrainConfig, source: Source, model: keras.Model) -> None:
+def describe(
+    config: TrainConfig, source: Source, model: keras.Model, report: LoadReport | None
+) -> None:
     """What is about to happen, in a few lines."""
     counts = ", ".join(f"{split.num_examples} {name}" for name, split in source.splits.items())
     print(f"Data       {config.data}: {len(source.class_names)} classes, images: {counts}")
@@ -182,11 +213,15 @@ def describe(config: TrainConfig, source: Source, model: keras.Model) -> None:
         )
     height, width = config.image_size
     print(
-        f"Model      {config.model}: {model.count_params():,} parameters, {height}x{width} pixels"
+        f"Model      {model_word(config)}: {model.count_params():,} parameters,"
+        f" {height}x{width} pixels"
     )
+    if report:
+        print("Weights    " + str(report).replace("\n", "\n           "))
     print(
-        f"Training   {config.epochs} epochs of {steps_per_epoch(config, source)} steps of"
-        f" {config.batch_size} images, {config.optimizer} at {config.learning_rate:g},"
+        f"Training   recipe {config.recipe}: {config.epochs} epochs of"
+        f" {steps_per_epoch(config, source)} steps of {config.batch_size} images,"
+        f" {config.optimizer} at {config.learning_rate:g},"
         f" augmentation {config.augment}, {config.precision}"
     )
     sys.stdout.flush()

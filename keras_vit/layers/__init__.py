@@ -9,7 +9,12 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.patch_dropout import PatchDropout
 from keras_vit.layers.patch_encoder import PatchEncoder, sincos_2d
 from keras_vit.layers.patches import Patches
-from keras_vit.layers.pooling import AttentionPooling, MeanPooling, TokenPooling
+from keras_vit.layers.pooling import (
+    AttentionPooling,
+    MeanPooling,
+    TokenMeanPooling,
+    TokenPooling,
+)
 from keras_vit.layers.resnet_stem import BottleneckUnit, ResNetRoot, StdConv2D
 
 __all__ = [
@@ -26,6 +31,7 @@ __all__ = [
     "Patches",
     "ResNetRoot",
     "StdConv2D",
+    "TokenMeanPooling",
     "TokenPooling",
     "TransformerBlock",
     "sincos_2d",

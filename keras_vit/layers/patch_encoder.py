@@ -145,6 +145,21 @@ class PatchEncoder(Composite):
         zeros = ops.zeros((1, missing, self.hidden_size), dtype=table.dtype)
         return ops.concatenate([table[:, :owned], zeros, table[:, owned:]], axis=1)
 
+    def save_own_variables(self, store):
+        super().save_own_variables(store)
+        store["grid_size"] = np.array(self.grid_size)
+
+    def load_own_variables(self, store):
+        variables = {key: store[key] for key in store.keys() if key != "grid_size"}
+        if "grid_size" in store.keys():  # files of version 0.1.0 have none
+            grid = tuple(int(side) for side in store["grid_size"])
+            if grid != self.grid_size:
+                raise ValueError(
+                    f"The file's positions are a {grid} grid, the model's {self.grid_size};"
+                    " keras_vit.load_weights resamples them."
+                )
+        super().load_own_variables(variables)
+
     def compute_output_shape(self, input_shape):
         return (input_shape[0], self.num_prefix_tokens + self.num_patches, self.hidden_size)
 

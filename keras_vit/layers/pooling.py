@@ -62,6 +62,23 @@ class MeanPooling(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
+class TokenMeanPooling(MeanPooling):
+    """The class token beside the mean of the patch tokens (the linear head of DINOv2).
+
+    Args:
+        num_prefix_tokens: tokens at the front; the first is the class token, none is in the mean.
+
+    Input shape: `(B, T, D)`. Output shape: `(B, 2*D)`.
+    """
+
+    def call(self, inputs):
+        return ops.concatenate([inputs[:, 0], super().call(inputs)], axis=-1)
+
+    def compute_output_shape(self, input_shape):
+        return (input_shape[0], 2 * input_shape[2])
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
 class AttentionPooling(Composite):
     """A learned query attends to the patch tokens, then an MLP with a residual.
 
@@ -102,26 +119,45 @@ class AttentionPooling(Composite):
         self.probe = self.add_weight(
             name="probe", shape=(1, 1, hidden_size), initializer="glorot_uniform"
         )
-        self.attention = keras.layers.MultiHeadAttention(
-            self.num_heads,
-            hidden_size // self.num_heads,
-            kernel_initializer="glorot_uniform",
-            dtype=self.dtype_policy,
-            name="attention",
+        self.head_size = hidden_size // self.num_heads
+        self.query, self.key_value, self.output_projection = (
+            # lecun_uniform on several D x D matrices side by side = Xavier-uniform on each
+            keras.layers.Dense(
+                width, kernel_initializer="lecun_uniform", dtype=self.dtype_policy, name=name
+            )
+            for name, width in (
+                ("query", hidden_size),
+                ("key_value", 2 * hidden_size),
+                ("output", hidden_size),
+            )
         )
         vector = (input_shape[0], 1, hidden_size)
-        self.attention.build(vector, input_shape)
+        self.query.build(vector)
+        self.key_value.build(input_shape)
+        self.output_projection.build(vector)
         self.norm.build(vector)
         self.mlp.build(vector)
         super().build(input_shape)
 
     def call(self, inputs, training=None):
-        tokens = inputs[:, self.num_prefix_tokens :]
-        probe = ops.cast(self.probe, self.compute_dtype)
-        probe = ops.broadcast_to(probe, (ops.shape(tokens)[0], 1, tokens.shape[-1]))
-        x = self.attention(probe, tokens, training=training)  # (B, 1, D)
+        tokens = inputs[:, self.num_prefix_tokens :]  # (B, N, D)
+        query = self._heads(self.query(ops.cast(self.probe, self.compute_dtype)), 1)
+        key, value = (
+            self._heads(half, ops.shape(tokens)[1])
+            for half in ops.split(self.key_value(tokens), 2, -1)
+        )  # (B, K, N, D/K)
+        scores = ops.matmul(query * self.head_size**-0.5, ops.transpose(key, (0, 1, 3, 2)))
+        weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)  # (B, K, 1, N)
+        x = ops.matmul(ops.cast(weights, value.dtype), value)  # (B, K, 1, D/K)
+        x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, 1, inputs.shape[-1]))  # (B, 1, D)
+        x = self.output_projection(x)
         x = x + self.mlp(self.norm(x), training=training)
         return x[:, 0]  # (B, D)
+
+    def _heads(self, x, length):
+        """`(B, length, D)` to `(B, K, length, D/K)`."""
+        x = ops.reshape(x, (-1, length, self.num_heads, self.head_size))
+        return ops.transpose(x, (0, 2, 1, 3))
 
     def compute_output_shape(self, input_shape):
         return (input_shape[0], input_shape[2])

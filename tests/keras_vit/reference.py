@@ -129,20 +129,21 @@ def patch_encoder(x, layer):
 
 def attention_pooling(x, layer):
     """The MAP head of Zhai et al. 2022: a learned query, then an MLP with a residual."""
-    x, mha = x[:, layer.num_prefix_tokens :], layer.attention
-
-    def project(inputs, part):
-        return np.einsum("btd,dkh->bkth", inputs, array(part.kernel)) + array(part.bias)[:, None]
-
+    x = x[:, layer.num_prefix_tokens :]
     probe = np.broadcast_to(array(layer.probe), (len(x), 1, x.shape[-1]))
-    q, k, v = (
-        project(probe, mha.query_dense),
-        project(x, mha.key_dense),
-        project(x, mha.value_dense),
-    )
+    dim, heads = x.shape[-1], layer.num_heads
+    kernel, bias = array(layer.key_value.kernel), array(layer.key_value.bias)
+
+    def project(inputs, kernel, bias):  # (B, K, T, D/K)
+        projected = inputs @ kernel + bias
+        return projected.reshape(*projected.shape[:2], heads, dim // heads).swapaxes(1, 2)
+
+    q = project(probe, array(layer.query.kernel), array(layer.query.bias))
+    k = project(x, kernel[:, :dim], bias[:dim])
+    v = project(x, kernel[:, dim:], bias[dim:])
     a = softmax(q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])) @ v  # (B, K, 1, D/K)
-    out = mha.output_dense
-    y = np.einsum("bkth,khd->btd", a, array(out.kernel)) + array(out.bias)
+    out = layer.output_projection
+    y = a.swapaxes(1, 2).reshape(len(x), 1, dim) @ array(out.kernel) + array(out.bias)
     return (y + mlp(layer_norm(y, layer.norm), layer.mlp))[:, 0]
 
 

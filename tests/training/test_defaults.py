@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -33,7 +33,10 @@ def test_what_the_user_set_stays():
         model="vit_mu8", image_size=(16, 32), epochs=3, batch_size=5, learning_rate=0.5,
         warmup_epochs=0.0, augment="strong", flip=True, crop_scale=0.1, mixup=0.0,
     )  # fmt: skip
-    assert resolve(config, source(image_size=(8, 8), flip=False)) == config
+    resolved = resolve(config, source(image_size=(8, 8), flip=False))
+    for name, value in asdict(config).items():
+        if value is not None:
+            assert getattr(resolved, name) == value, name
 
 
 def test_small_images_keep_their_size_and_photos_do_not():
@@ -82,3 +85,47 @@ def test_resolving_again_changes_nothing():
 )
 def test_the_patch_divides_both_sides(size, rows, patch):
     assert small_patch(size, rows) == patch
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """Opened weights of a model made for 518 pixels, in patches of 14."""
+    model = keras_vit.create_model("vit_mu14", image_size=518, gelu="erf")
+    path = tmp_path_factory.mktemp("weights") / "hub"
+    squash = {
+        "mean": [0.1] * 3, "std": [0.2] * 3, "resize": "squash", "crop_fraction": 1.0,
+        "interpolation": "bilinear",
+    }  # fmt: skip
+    keras_vit.save_weights(model, path, "huggingface", squash)
+    return keras_vit.open_weights(path)
+
+
+def test_with_weights_the_size_is_theirs_but_at_most_224(weights):
+    config = resolve(TrainConfig(), source(image_size=(32, 32)), weights)
+    assert config.image_size == (224, 224)
+    assert config.model is None
+    assert config.recipe == "small"
+    assert (config.resize, config.interpolation) == ("squash", "bilinear")
+    assert resolve(config, source(image_size=(32, 32)), weights) == config
+    kept = resolve(TrainConfig(image_size=(28, 14), resize="crop"), source(), weights)
+    assert (kept.image_size, kept.resize) == ((28, 14), "crop")
+
+
+def test_the_papers_recipe(weights):
+    """vit_jax configs/common.py: SGD, no decay, no smoothing, 0.03 at batch 512, 384 pixels."""
+    config = resolve(TrainConfig(recipe="paper-finetune", batch_size=128), source(), weights)
+    assert config.image_size == (378, 378)  # 27 patches of 14
+    assert (config.optimizer, config.weight_decay, config.clip_norm) == ("sgd", 0.0, 1.0)
+    assert (config.label_smoothing, config.layer_decay) == (0.0, 1.0)
+    assert config.learning_rate == pytest.approx(0.03 / 4)
+    own = TrainConfig(recipe="paper-finetune", learning_rate=0.5, weight_decay=0.1)
+    own = resolve(own, source(), weights)
+    assert (own.learning_rate, own.weight_decay) == (0.5, 0.1)
+
+
+def test_the_small_recipe_lets_lower_blocks_learn_less(weights):
+    config = resolve(TrainConfig(recipe="small"), source(800), weights)
+    assert (config.optimizer, config.layer_decay, config.learning_rate) == ("adamw", 0.75, 1e-4)
+    assert config.epochs == 10
+    # Another optimizer than the recipe's brings its own rate.
+    assert resolve(TrainConfig(optimizer="sgd"), source(), weights).learning_rate == 0.03

@@ -14,7 +14,7 @@ from training.run import Run
 FLAGS = {
     "train": """
         --data --data-dir --validation-fraction --max-skipped --cache
-        --model --image-size --dropout --drop-path --patch-dropout --freeze
+        --model --weights --recipe --image-size --dropout --drop-path --patch-dropout --freeze
         --epochs --batch-size --optimizer --learning-rate --scale-learning-rate --warmup-epochs
         --weight-decay --layer-decay --clip-norm --label-smoothing --balance --ema
         --early-stopping --precision --seed
@@ -28,6 +28,7 @@ FLAGS = {
         --data --data-dir --output --shards --validation-fraction --max-skipped --seed --overwrite
     """,
     "models": "",
+    "weights": "ACTION PATH... --to --image-size --num-heads --overwrite",
 }
 
 

@@ -52,10 +52,10 @@ def test_attention_starts_xavier():
     layer = AttentionPooling(6, 768)
     layer.build((None, 5, 384))
     limit = np.sqrt(6 / (384 + 384))
-    for part in ("query_dense", "key_dense", "value_dense", "output_dense"):
-        dense = getattr(layer.attention, part)
+    for part, matrices in (("query", 1), ("key_value", 2), ("output_projection", 1)):
+        dense = getattr(layer, part)
         kernel = np.asarray(dense.kernel)
-        assert kernel.size == 384 * 384
+        assert kernel.size == matrices * 384 * 384
         assert kernel.std() == pytest.approx(limit / np.sqrt(3), rel=0.02), part
         assert not np.any(dense.bias)
     # flax: fan-in 1, fan-out D for a (1, 1, D) probe
