@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 def start(command: str, config) -> int:
     """Import a command and run it. Raises: UsageError: what the command refused."""
-    module = import_quietly(f"training.{command}")
+    module = import_quietly(f"training.{command.replace('-', '_')}")
     from keras_vit.config import UserError  # brings Keras in
 
     try:

@@ -143,7 +143,7 @@ class TrainConfig:
 class EvaluateConfig:
     """Measure a run on held-out images."""
 
-    run: str = argument("run folder")
+    run: str = argument("run folder; with --probe also a weight file or URI")
     data: str | None = setting(None, "other images than the run's own: folder:PATH, tfds:NAME...")
     data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
     split: Literal["train", "validation", "test", "all"] | None = setting(
@@ -153,9 +153,71 @@ class EvaluateConfig:
     real_labels: str | None = setting(
         None, "ImageNet-ReaL's label file (real.json): adds the ReaL score"
     )
+    probe: Literal["linear", "knn", "least-squares"] | None = setting(
+        None,
+        "measure frozen features instead: a linear classifier, nearest neighbours, or the paper's"
+        " few-shot least squares",
+        group="probe",
+    )
+    shots: int | None = setting(None, "images of each class the probe learns from; by default all")
+    seeds: int = setting(3, "how often these are drawn anew")
+    image_size: Size | None = setting(
+        None, "pixels, of a weight file; by default its own up to 224"
+    )
+    json: bool = setting(False, "print the probe's result as JSON, for programs")
+
+    def __post_init__(self):
+        check_positive(self, "batch_size", "shots", "seeds")
+        if self.probe is None and (self.shots or self.image_size or self.json):
+            raise ValueError("shots, image_size and json need --probe")
+        if self.probe and self.real_labels:
+            raise ValueError("real_labels and probe cannot be combined")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig:
+    """Write the frozen features of images to an .npz file."""
+
+    run: str = argument("run folder, weight file or URI")
+    data: str | None = setting(
+        None, "digits, folder:PATH, tfds:NAME or tfrecord:GLOB; by default a run's own"
+    )
+    data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
+    image_size: Size | None = setting(
+        None, "pixels, of a weight file; by default its own up to 224"
+    )
+    batch_size: int = setting(64, "images a step")
+    output: str = setting("features.npz", "the file to write")
+    overwrite: bool = setting(False, "replace it if it exists")
 
     def __post_init__(self):
         check_positive(self, "batch_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateTransferConfig:
+    """Fine-tune or probe weights on several data sets, and write one table."""
+
+    weights: str = argument("weight file, folder or URI, or a run folder")
+    data: tuple[str, ...] = setting(
+        ("digits",), "data sets, each as for train; vtab stands for the 19 of VTAB-1k"
+    )
+    data_dir: str | None = setting(None, "where TensorFlow Datasets keeps its sets")
+    method: Literal["finetune", "linear", "knn", "least-squares"] = setting(
+        "finetune", "train all weights, or measure frozen features"
+    )
+    seeds: int = setting(3, "runs of each data set; of a probe draws of its shots")
+    shots: int | None = setting(None, "images of each class a probe learns from; by default all")
+    recipe: Literal["scratch", "small", "paper-finetune"] = setting("small", "of fine-tuning")
+    image_size: Size | None = setting(None, "pixels; by default the weights' own up to 224")
+    epochs: int | None = setting(None, "of fine-tuning; by default by the number of images")
+    batch_size: int | None = setting(None, "images a step; by default the command's own")
+    output: str = setting("transfer", "folder for the runs and the table; finished runs are kept")
+
+    def __post_init__(self):
+        check_positive(self, "seeds", "shots", "epochs", "batch_size")
+        if self.method == "finetune" and self.shots:
+            raise ValueError("shots needs a method that probes: linear, knn or least-squares")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +295,8 @@ COMMANDS = {
     "tfrecord": TFRecordConfig,
     "models": ModelsConfig,
     "weights": WeightsConfig,
+    "features": FeaturesConfig,
+    "evaluate-transfer": EvaluateTransferConfig,
 }
 
 

@@ -1,9 +1,11 @@
-"""`keras-vit evaluate RUN`: what a trained model is worth on held-out images."""
+"""`keras-vit evaluate RUN`: what a trained model is worth on held-out images.
 
+With `--probe` what its frozen features are worth, or those of any pretrained weights.
+"""
+
+import json
 import sys
-import time
 from dataclasses import replace
-from functools import reduce
 
 import numpy as np
 import tensorflow as tf
@@ -11,17 +13,21 @@ import tensorflow as tf
 from keras_vit.config import UserError
 from training import metrics
 from training.config import EvaluateConfig
-from training.data.pipeline import evaluation_dataset
 from training.data.preprocess import Preprocess
 from training.data.sources import IndexedSplit, Source, StreamSplit, open_source
+from training.inference import Split, answers, open_backbone, say_skipped
+from training.probe import probe
 from training.real import real_labels_of
-from training.report import confusion_figure, print_scores, progress
+from training.report import confusion_figure, print_scores
 from training.run import Run
 
-Split = IndexedSplit | StreamSplit
+# How images are split where no run says it.
+FRESH = {"seed": 0, "validation_fraction": 0.2, "max_skipped": 0.05, "data_dir": None}
 
 
 def main(config: EvaluateConfig) -> None:
+    if config.probe:
+        return evaluate_probe(config)
     run = Run.open(config.run)
     settings, class_names = run.read_config(), run.read_labels()
     source = open_images(config, settings)
@@ -33,7 +39,7 @@ def main(config: EvaluateConfig) -> None:
     preprocess = Preprocess.from_dict(run.read_preprocess())
     model = run.load_model()
 
-    logits, labels, pace = classify(model, splits, preprocess, config.batch_size)
+    logits, labels, pace = answers(model, splits, preprocess, config.batch_size)
     scores = {
         "data": config.data or settings["data"],
         "split": name,
@@ -53,6 +59,44 @@ def main(config: EvaluateConfig) -> None:
     print(f"Written: {run.metrics_path}, {run.confusion_path}")
 
 
+def evaluate_probe(config: EvaluateConfig) -> None:
+    """Accuracy of a simple classifier on the frozen features of a run or of pretrained weights."""
+    backbone = open_backbone(config.run, config.image_size)
+    settings = backbone.run.read_config() if backbone.run else {**FRESH, "data": config.data}
+    if settings["data"] is None:
+        raise UserError("data: name the images, like --data folder:PATH; weights bring none")
+    source = open_images(config, settings)
+    name, splits = choose_splits(config, source, is_own=True)
+    if name in ("train", "all"):
+        raise UserError(f"split={name}: the probe learns from train; measure on another split")
+    features = [
+        answers(backbone.model, [split], backbone.preprocess, config.batch_size)[:2]
+        for split in (source.splits["train"], *splits)
+    ]
+    scores = probe(config.probe, *features, shots=config.shots, seeds=config.seeds)
+    result = {
+        "weights": config.run,
+        "data": settings["data"],
+        "split": name,
+        "num_images": len(features[1][1]),
+        "probe": config.probe,
+        "shots": config.shots,
+        "accuracies": list(scores.accuracies),
+        "accuracy": scores.mean,
+        "interval": scores.interval,
+    }
+    if backbone.run:
+        backbone.run.write_probe(result)
+    if config.json:
+        print(json.dumps(result))
+        return
+    shots = f"{config.shots} images a class" if config.shots else "all training images"
+    print(
+        f"{config.probe} probe, {shots}: {scores} of {result['num_images']} images right"
+        f" ({name} of {settings['data']})"
+    )
+
+
 def open_images(config: EvaluateConfig, settings: dict) -> Source:
     """The images asked for, or the run's own, split as they were for training."""
     source = open_source(
@@ -62,13 +106,7 @@ def open_images(config: EvaluateConfig, settings: dict) -> Source:
         max_skipped=settings["max_skipped"],
         data_dir=config.data_dir or settings["data_dir"],
     )
-    if source.skipped:
-        first = source.skipped[0]
-        print(
-            f"Left out: {len(source.skipped)} of {source.num_files} files, the first:"
-            f" {first.path} ({first.reason})",
-            file=sys.stderr,
-        )
+    say_skipped(source)
     return source
 
 
@@ -139,32 +177,6 @@ def renumbered(split: Split, index: np.ndarray) -> Split:
 
 def few(names: list[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-
-
-def classify(
-    model, splits: list[Split], preprocess: Preprocess, batch_size: int
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Logits float32 `(N, K)` and labels int32 `(N,)` of every image, and images/s.
-
-    The pace counts reading and decoding, but not the first batch, which compiles, where there are
-    more. Raises: UserError: logits that are not finite.
-    """
-    step = tf.function(lambda images: model(images, training=False), reduce_retracing=True)
-    parts = [evaluation_dataset(split, preprocess, batch_size=batch_size) for split in splits]
-    total = sum(-(-split.num_examples // batch_size) for split in splits)
-    logits, labels, times = [], [], [time.monotonic()]
-    for images, classes in progress(reduce(lambda a, b: a.concatenate(b), parts), total, "Images"):
-        logits.append(step(images).numpy())
-        labels.append(classes.numpy())
-        times.append(time.monotonic())
-    first = 1 if len(labels) > 1 else 0
-    count = sum(len(batch) for batch in labels[first:])
-    pace = round(count / (times[-1] - times[first]), 1)
-    logits = np.concatenate(logits).astype(np.float32)
-    broken = (~np.isfinite(logits)).any(axis=1).sum()
-    if broken:
-        raise UserError(f"the model's answer is not finite for {broken} of {len(logits)} images")
-    return logits, np.concatenate(labels), pace
 
 
 def score(logits: np.ndarray, labels: np.ndarray, class_names: list[str]) -> dict:

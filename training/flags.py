@@ -41,6 +41,7 @@ def add_flags(parser: argparse.ArgumentParser, config_class) -> None:
             options["action"] = argparse.BooleanOptionalAction
         else:
             options |= {"type": reader(kind, optional), "metavar": placeholder(field.name, kind)}
+            options |= {"nargs": "+"} if many else {}
         group.add_argument(flag(field.name), **options)
 
 

@@ -108,6 +108,10 @@ class Run:
         """metrics.json: a line for each value, and for each row of a table."""
         self._write("metrics.json", json_lines(values) + "\n")
 
+    def write_probe(self, values: dict) -> None:
+        """probe.json: what the run's frozen features are worth."""
+        self._write("probe.json", json_lines(values) + "\n")
+
     def write_picture(self, path: Path, draw: Callable[[Path], None]) -> None:
         """A picture that `draw` writes to the path it is given."""
         temporary = path.with_name(f".{path.name}.tmp")

@@ -18,8 +18,8 @@ from keras_vit.weights.writing import write_npz
 NAME = "google"
 DESCRIPTION = "google-research/vision_transformer and big_vision"
 ASSUMES = {"gelu": "tanh", "norm_epsilon": 1e-6}
-EXTRAS = r"txt/.*|t|b|opt/.*"
-GRID = "keras_vit/grid_size"  # ours: written where the grid is not square
+EXTRAS = r"txt/.*|t|b|opt/.*|extra/.*"
+GRID = "keras_vit/grid_size"  # ours: written where no square table of positions shows it
 PREFIXES = ("opt/target/", "params/", "target/", "img/", "params/img/")
 # One module of each class before Linen numbered all of a block's modules in one row.
 NUMBERED = re.compile(r"(LayerNorm|MultiHeadDotProductAttention|MlpBlock)_(\d+)")
@@ -29,23 +29,27 @@ def recognise(names) -> dict[str, str] | None:
     """Canonical names: no prefix, each class of module numbered for itself from 0."""
     new = {name: strip_prefix(name) for name in names}
     known = set(new.values())
+    if "cls" not in known:  # only beside a class token does the place of the table say something
+        table = "Transformer/posembed_input/pos_embedding"
+        new = {old: table if name == "pos_embedding" else name for old, name in new.items()}
+        known = set(new.values())
     if not known & {"embedding/kernel", "stem/kernel"} or not any(
         name.startswith(("Transformer/", "MixerBlock_")) for name in known
     ):
         return None
-    order = {}  # (block, class) -> numbers in use
-    for name in known:
-        for match in NUMBERED.finditer(name):
-            order.setdefault((name[: match.start()], match[1]), set()).add(int(match[2]))
+    return {old: renumber(name, known) for old, name in new.items()}
 
-    def renumber(name: str) -> str:
-        def number(match):
-            used = sorted(order[name[: match.start()], match[1]])
-            return f"{match[1]}_{used.index(int(match[2]))}"
 
-        return NUMBERED.sub(number, name)
+def renumber(name: str, names: set[str]) -> str:
+    """The module numbers of a name, each class counted for itself within its block."""
 
-    return {old: renumber(name) for old, name in new.items()}
+    def number(match: re.Match) -> str:
+        block, kind = name[: match.start()], match[1]
+        pattern = re.compile(re.escape(f"{block}{kind}_") + r"(\d+)")
+        used = {int(found[1]) for other in names if (found := pattern.match(other))}
+        return f"{kind}_{sorted(used).index(int(match[2]))}"
+
+    return NUMBERED.sub(number, name)
 
 
 def strip_prefix(name: str) -> str:
@@ -203,10 +207,19 @@ NOT_HERE = {  # what the original code has no place for
 
 
 def refuse(config) -> None:
-    """Raises: UserError: names what the layout cannot hold."""
+    """Raises: UserError: names what the layout cannot hold, or would be read back as another."""
     for field, value in NOT_HERE.items():
         if getattr(config, field, value) != value:
             raise UserError(f"format=google has no place for {field}={getattr(config, field)!r}")
+    if isinstance(config, MixerConfig):
+        return
+    if config.position_embedding == "none" or config.pooling in ("none", "token_mean"):
+        words = f"position_embedding={config.position_embedding!r}, pooling={config.pooling!r}"
+        raise UserError(f"format=google has no place for {words}")
+    if config.class_token and config.pooling != "token":
+        raise UserError(
+            f"format=google has no place for class_token=True beside pooling={config.pooling!r}"
+        )
 
 
 PUBLIC = {"LayerNorm_1": "LayerNorm_2", ATTENTION: ATTENTION[:-1] + "1", "MlpBlock_0": "MlpBlock_3"}
@@ -223,6 +236,7 @@ def write(path, tensors: dict[str, np.ndarray], config, preprocessing: dict | No
     """An uncompressed `.npz` with the names of the published files."""
     content = {public_name(name): array for name, array in tensors.items()}
     rows, columns = config.grid_size
-    if rows != columns:
+    is_computed = getattr(config, "position_embedding", None) == "sincos2d"
+    if rows != columns or is_computed:  # else the positions show it
         content[GRID] = np.array([rows, columns])
     write_npz(path, content)

@@ -178,7 +178,7 @@ def refuse(config) -> None:
     needed = {
         "class_token": (True,),
         "position_embedding": ("learned",),
-        "pooling": ("token_mean",) if dino and config.num_classes else ("token", "none"),
+        "pooling": ("token_mean",) if dino and config.num_classes else ("token",),
         "position_tokens": ("class", "all"),
         "representation_size": (None,),
         "patch_bias": (True,),
@@ -189,6 +189,11 @@ def refuse(config) -> None:
     }
     if dino:
         needed |= {"distillation_token": (False,)}
+        if config.mlp_dim % config.hidden_size:
+            raise UserError(
+                f"format=huggingface has no place for mlp_dim={config.mlp_dim} in Dinov2: it must"
+                f" be a multiple of hidden_size={config.hidden_size}"
+            )
         if config.num_register_tokens:
             needed |= {"position_tokens": ("class",)}
     else:

@@ -61,7 +61,7 @@ def config_json(config: ViTConfig, kind: str, architecture: str) -> dict:
         "attention_probs_dropout_prob": 0.0,
     }
     if config.layer_scale is not None:
-        content |= {"mlp_ratio": config.mlp_dim / config.hidden_size, "use_swiglu_ffn": False}
+        content |= {"mlp_ratio": config.mlp_dim // config.hidden_size, "use_swiglu_ffn": False}
         if config.num_register_tokens:
             content["num_register_tokens"] = config.num_register_tokens
     if config.num_classes:

@@ -115,6 +115,8 @@ def _gelu(given: dict) -> str:
     """The form of GELU. Raises: UserError: another activation."""
     architecture = given.get("architecture", "")
     name = given.get("act_layer")
+    if "rpn" in architecture:
+        raise UserError(f"architecture={architecture!r} of timm has blocks of another kind")
     if "quickgelu" in architecture:
         name = name or "quick_gelu"
     if "so400m" in architecture and "siglip" in architecture:  # the one that timm builds so
@@ -136,10 +138,10 @@ def _pooling(shapes, given) -> tuple[str, bool]:
     if given.get("pool_include_prefix"):
         raise UserError("pool_include_prefix=True of timm has no counterpart; patches are pooled")
     if "attn_pool.latent" in shapes:
-        return "attention", False
+        return "attention", "fc_norm.weight" in shapes
     pool = given.get("global_pool")
-    if "fc_norm.weight" in shapes or "cls_token" not in shapes:
-        pool = pool or "avg"
+    if pool is None and ("fc_norm.weight" in shapes or "cls_token" not in shapes):
+        pool = "avg"
     known = {None: "token", "token": "token", "avg": "mean", "": "none"}
     if pool not in known:
         raise UserError(f"global_pool={pool!r} of timm has no counterpart; token, avg and map have")
@@ -234,6 +236,7 @@ def refuse(config) -> None:
     """Raises: UserError: names what timm's VisionTransformer has no place for."""
     for field, value, reason in (
         ("stem_layers", None, "the hybrids of timm have another stem"),
+        ("representation_size", None, "timm has no pre-logits any more"),
         ("position_embedding", ("learned", "none"), "positions that are computed are not stored"),
         ("position_tokens", ("all", "patches"), "registers have positions or no token has"),
         ("pooling", ("token", "mean", "attention", "none"), ""),

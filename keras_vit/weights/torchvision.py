@@ -1,6 +1,5 @@
 """torchvision: `vision_transformer` state dicts as `.safetensors`, both directions."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from keras_vit.weights.layout import (
     count_blocks,
     find_grid,
     find_heads,
-    grid_of,
     same,
 )
 from keras_vit.weights.torch_rules import linear, norm, patch_embedding
@@ -49,7 +47,6 @@ def describe(tensors: Tensors, hints: Hints) -> ViTConfig:
     grid = find_grid(
         shapes["encoder.pos_embedding"][1] - 1,
         patch_size,
-        stored=_stored_grid(tensors, patch_size),
         image_size=hints.image_size,
         path=tensors.path,
     )
@@ -73,12 +70,6 @@ def describe(tensors: Tensors, hints: Hints) -> ViTConfig:
         gelu="erf",
         norm_epsilon=1e-6,
     )
-
-
-def _stored_grid(tensors: Tensors, patch_size) -> tuple[int, int] | None:
-    """From the metadata that `write` leaves; torchvision's own files have none, and are square."""
-    size = tensors.metadata.get("image_size")
-    return grid_of(ast.literal_eval(size), patch_size) if size else None
 
 
 def rules(config: ViTConfig) -> list[Rule]:
@@ -116,6 +107,7 @@ def preprocessing(tensors: Tensors) -> dict:
 
 
 NEEDED = {
+    "in_channels": 3,
     "class_token": True,
     "distillation_token": False,
     "num_register_tokens": 0,
@@ -138,8 +130,12 @@ def refuse(config) -> None:
         if getattr(config, field) != value:
             found = getattr(config, field)
             raise UserError(f"format=torchvision has no place for {field}={found!r}")
+    for field in ("image_size", "patch_size"):
+        height, width = getattr(config, field)
+        if height != width:
+            raise UserError(f"format=torchvision has no place for {field}={height}x{width}")
 
 
 def write(path: Path, tensors: dict[str, np.ndarray], config, preprocessing: dict | None) -> None:
-    metadata = {"image_size": str(config.image_size), "num_heads": str(config.num_heads)}
-    write_safetensors(path, tensors, {"format": "pt", **metadata})
+    metadata = {"format": "pt", "num_heads": str(config.num_heads)}  # which no tensor shows
+    write_safetensors(path, tensors, metadata)

@@ -4,7 +4,7 @@ from keras_vit import MixerConfig, ViTConfig
 
 TINY = dict(
     hidden_size=24,
-    mlp_dim=32,
+    mlp_dim=48,
     num_heads=3,
     num_layers=2,
     patch_size=(4, 2),
@@ -28,9 +28,19 @@ CONFIGS = {
     "no_head": ViTConfig(**{**TINY, "num_classes": 0}),
     "gap": GAP,
     "square": ViTConfig(**{**TINY, "patch_size": 4, "image_size": 12}),
+    "square_no_head": ViTConfig(**{**TINY, "patch_size": 4, "image_size": 12, "num_classes": 0}),
+    "square_pre_logits": ViTConfig(
+        **{**TINY, "patch_size": 4, "image_size": 12}, representation_size=7
+    ),
     "gray": ViTConfig(**TINY, in_channels=1),
     "pre_logits": ViTConfig(**TINY, representation_size=7),
     "attention_pooling": ViTConfig(**TINY, pooling="attention", class_token=False),
+    "attention_pooling_norm": ViTConfig(
+        **TINY, pooling="attention", norm_after_pooling=True, gelu="erf"
+    ),
+    "unpooled": ViTConfig(**TINY, pooling="none", class_token=False, gelu="erf"),
+    "no_positions": ViTConfig(**TINY, position_embedding="none", gelu="erf"),
+    "class_token_gap": ViTConfig(**TINY, pooling="mean", gelu="erf"),
     "erf": ViTConfig(**TINY, gelu="erf", norm_epsilon=1e-12),
     "big_vision_token": ViTConfig(**TINY, position_tokens="patches"),
     "sincos": ViTConfig(**TINY, position_embedding="sincos2d", pooling="mean", class_token=False),
@@ -56,17 +66,19 @@ CONFIGS = {
 # What each layout has a place for.
 LAYOUTS = {
     "google": [
-        "token", "no_head", "gap", "square", "gray", "pre_logits", "attention_pooling",
+        "token", "no_head", "gap", "square", "square_no_head", "square_pre_logits", "gray",
+        "pre_logits", "attention_pooling",
         "big_vision_token", "sincos", "hybrid", "bare_stem", "mixer",
     ],
     "timm": [
-        "token", "no_head", "gap", "square", "gray", "pre_logits", "attention_pooling", "erf",
-        "big_vision_token", "registers", "deit3", "deit_distilled", "qk_norm", "clip", "fc_norm",
+        "token", "no_head", "gap", "square", "square_no_head", "gray", "attention_pooling_norm",
+        "attention_pooling", "erf", "big_vision_token", "registers", "deit3", "deit_distilled",
+        "unpooled", "no_positions", "class_token_gap", "qk_norm", "clip", "fc_norm",
     ],
     "huggingface": [
-        "token", "no_head", "square", "gray", "erf", "dinov2", "dinov2_registers",
+        "token", "no_head", "square", "square_no_head", "gray", "erf", "dinov2", "dinov2_registers",
         "deit_distilled",
     ],
-    "torchvision": ["token", "no_head", "square", "gray", "pre_logits"],
+    "torchvision": ["square", "square_no_head", "square_pre_logits"],
     "keras": list(CONFIGS),
 }  # fmt: skip

@@ -22,13 +22,21 @@ FLAGS = {
         --color-jitter --erasing --mixup --cutmix
         --output --overwrite
     """,
-    "evaluate": "RUN --data --data-dir --split --batch-size --real-labels",
+    "evaluate": """
+        RUN --data --data-dir --split --batch-size --real-labels
+        --probe --shots --seeds --image-size --json
+    """,
     "predict": "RUN IMAGE... --top --json --batch-size",
     "tfrecord": """
         --data --data-dir --output --shards --validation-fraction --max-skipped --seed --overwrite
     """,
     "models": "",
     "weights": "ACTION PATH... --to --image-size --num-heads --overwrite",
+    "features": "RUN --data --data-dir --image-size --batch-size --output --overwrite",
+    "evaluate-transfer": """
+        WEIGHTS --data --data-dir --method --seeds --shots --recipe --image-size --epochs
+        --batch-size --output
+    """,
 }
 
 

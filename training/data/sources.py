@@ -95,7 +95,7 @@ def open_source(
     """Open the images that `--data` names.
 
     Args:
-        spec: "digits", "folder:PATH", "tfds:NAME" or "tfrecord:GLOB".
+        spec: "digits", "folder:PATH", "tfds:NAME", "tfrecord:GLOB" or "vtab:NAME".
         seed: of the split into train and validation, where the data bring none.
         validation_fraction: part of each class that such a split sets aside.
         max_skipped: part of a folder's files that may be unreadable.
@@ -122,4 +122,10 @@ def open_source(
         from training.data.tfrecord import open_tfrecords
 
         return open_tfrecords(rest)
-    raise UserError(f"data={spec!r} must be digits, folder:PATH, tfds:NAME or tfrecord:GLOB")
+    if kind == "vtab":
+        from training.data.vtab import open_vtab
+
+        return open_vtab(rest, data_dir)
+    raise UserError(
+        f"data={spec!r} must be digits, folder:PATH, tfds:NAME, tfrecord:GLOB or vtab:NAME"
+    )

@@ -103,6 +103,14 @@ def test_scanned_blocks_of_big_vision_are_one_array_each(saved):
     assert_same_model(model, path)
 
 
+@pytest.mark.parametrize("name", ["gap", "attention_pooling"])
+def test_without_a_class_token_big_vision_keeps_the_table_at_the_top_too(name, saved):
+    model, arrays, path = saved(name)
+    arrays["pos_embedding"] = arrays.pop("Transformer/posembed_input/pos_embedding")
+    np.savez(path, **arrays, **{"extra/accum_train_time": np.float32(3)})
+    assert_same_model(model, path)
+
+
 def test_big_visions_class_token_has_no_position(saved):
     model, arrays, path = saved("big_vision_token")
     assert arrays["pos_embedding"].shape == (1, 12, 24)
@@ -131,6 +139,7 @@ def test_fixed_positions_are_not_in_the_file(saved):
     _, arrays, path = saved("sincos")
     arrays.pop("keras_vit/grid_size")
     np.savez(path, **arrays)
+    assert keras_vit.config_of(from_weights(saved("sincos")[2].with_name("ours.npz"))).grid_size
     with pytest.raises(UserError, match="has no positions; give image_size"):
         from_weights(path)
     assert from_weights(path, image_size=8).input_shape == (None, 8, 8, 3)

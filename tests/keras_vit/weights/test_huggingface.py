@@ -112,6 +112,13 @@ def test_deit_without_its_second_head(tmp_path):
     np.testing.assert_array_equal(model(images), from_weights(folder)(images))
 
 
+def test_dinov2_needs_a_whole_ratio(tmp_path):
+    """transformers reads mlp_ratio as an int, and refuses another."""
+    config = keras_vit.ViTConfig(**{**vars(CONFIGS["dinov2"]), "mlp_dim": 30})
+    with pytest.raises(UserError, match="mlp_dim=30 in Dinov2: it must be a multiple of"):
+        keras_vit.save_weights(create_model(config), tmp_path / "a", "huggingface")
+
+
 def test_epsilon_and_gelu_are_the_configs(shared, tmp_path):
     config = open_weights(shared / "reference/huggingface/vit").config
     assert (config.norm_epsilon, config.gelu) == (1e-12, "erf")

@@ -11,7 +11,7 @@ from tests.keras_vit.models import CONFIGS
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-@pytest.mark.parametrize("name", ["square", "pre_logits"])
+@pytest.mark.parametrize("name", ["square", "square_pre_logits"])
 @pytest.mark.filterwarnings("ignore::keras_vit.weights.WeightsWarning")
 def test_both_names_of_the_mlp_are_read(name, legacy, tmp_path):
     model = randomise(create_model(CONFIGS[name], gelu="erf"))
@@ -20,7 +20,7 @@ def test_both_names_of_the_mlp_are_read(name, legacy, tmp_path):
     tensors = load_file(path)
     block = "encoder.layers.encoder_layer_1"
     assert tensors[f"{block}.self_attention.in_proj_weight"].shape == (72, 24)
-    assert tensors[f"{block}.mlp.0.weight"].shape == (32, 24)
+    assert tensors[f"{block}.mlp.0.weight"].shape == (48, 24)
     if legacy:
         tensors = {
             key.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): array

@@ -10,7 +10,7 @@ def test_an_unknown_source_is_refused(spec):
     with pytest.raises(UserError) as error:
         open_source(spec, seed=0)
     assert str(error.value) == (
-        f"data={spec!r} must be digits, folder:PATH, tfds:NAME or tfrecord:GLOB"
+        f"data={spec!r} must be digits, folder:PATH, tfds:NAME, tfrecord:GLOB or vtab:NAME"
     )
 
 
