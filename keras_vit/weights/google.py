@@ -28,9 +28,10 @@ NUMBERED = re.compile(r"(LayerNorm|MultiHeadDotProductAttention|MlpBlock)_(\d+)"
 def recognise(names) -> dict[str, str] | None:
     """Canonical names: no prefix, each class of module numbered for itself from 0."""
     new = {name: strip_prefix(name) for name in names}
+    table = "Transformer/posembed_input/pos_embedding"
+    new = {old: table if name == "Transformer/pos_embedding" else name for old, name in new.items()}
     known = set(new.values())
     if "cls" not in known:  # only beside a class token does the place of the table say something
-        table = "Transformer/posembed_input/pos_embedding"
         new = {old: table if name == "pos_embedding" else name for old, name in new.items()}
         known = set(new.values())
     if not known & {"embedding/kernel", "stem/kernel"} or not any(
@@ -184,7 +185,7 @@ def _describe_mixer(tensors: Tensors, hints: Hints) -> MixerConfig:
     )
 
 
-def position_resize(config) -> str:
+def position_resize(config, names) -> str:
     """Method of `resample.METHODS` with which its own code resamples positions."""
     return "bilinear_corners"  # vit_jax checkpoint.py
 

@@ -206,7 +206,7 @@ def refuse(config) -> None:
             raise UserError(f"format=huggingface has no place for {field}={found!r} here")
 
 
-def position_resize(config) -> str:
+def position_resize(config, names) -> str:
     """Plain bicubic, but of Dinov2WithRegisters antialiased (transformers 5.24)."""
     has_registers = config.layer_scale is not None and config.num_register_tokens
     return "bicubic_antialias" if has_registers else "bicubic"

@@ -7,7 +7,7 @@ A layout is a module with
     prepare(tensors) -> tensors, with stacked ones apart,
     describe(tensors, hints) -> configuration of the model in the file,
     rules(config) -> [Rule]: every variable of that model,
-    position_resize(config) -> its method of resampling positions,
+    position_resize(config, names) -> its method of resampling positions,
     preprocessing(tensors) -> how its images are prepared, in the words of `preprocess.json`,
     refuse(config): raises UserError if it has no place for a model,
     write(path, tensors, config, preprocessing).

@@ -81,7 +81,7 @@ def open_weights(
             description=layout.DESCRIPTION,
             config=config,
             preprocessing=fit_channels(layout.preprocessing(tensors), config.in_channels),
-            position_resize=layout.position_resize(config),
+            position_resize=layout.position_resize(config, tensors.shapes),
             patch_resize="bilinear" if layout is google else "bicubic_antialias",
             tensors=tensors,
             rules=layout.rules(config),

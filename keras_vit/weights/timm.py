@@ -247,9 +247,14 @@ def refuse(config) -> None:
             raise UserError(f"format=timm has no place for {field}={found!r}: {reason}")
 
 
-def position_resize(config) -> str:
-    """Method of `resample.METHODS` with which its own code resamples positions."""
-    return "bicubic_antialias"
+def position_resize(config, names) -> str:
+    """Method of `resample.METHODS` with which its own code resamples positions.
+
+    DINOv2's own files, told by their mask token, are of code without antialiasing, but for those
+    with registers (facebookresearch/dinov2).
+    """
+    is_dinov2 = "mask_token" in names and not config.num_register_tokens
+    return "bicubic" if is_dinov2 else "bicubic_antialias"
 
 
 def preprocessing(tensors: Tensors) -> dict:

@@ -8,11 +8,6 @@ import numpy as np
 from keras_vit.config import UserError
 from keras_vit.weights.files import Tensors, named, read_json
 
-HOW_TO_CONVERT = (
-    'python -c "import sys, torch, safetensors.torch as s;'
-    ' s.save_file(torch.load(sys.argv[1], weights_only=True), sys.argv[2])"'
-    " FILE.pth FILE.safetensors"
-)
 WRAPPERS = ("state_dict_ema", "state_dict", "model")  # of timm's and DeiT's checkpoints
 
 
@@ -25,8 +20,8 @@ def open_torch(path: Path) -> Tensors:
         import torch
     except ImportError as error:
         raise UserError(
-            f"{path}: is a PyTorch file, and torch is not installed; where it is, make a"
-            f" .safetensors of it: {HOW_TO_CONVERT}"
+            f"{path}: is a PyTorch file, and torch is not installed here; install it, or where"
+            f" it is convert the file: keras-vit weights convert {path.name} model.keras --to keras"
         ) from error
     with named(path, pickle.UnpicklingError, RuntimeError, EOFError, OSError):
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=path_is_zip(path))

@@ -96,7 +96,7 @@ def rules(config: ViTConfig) -> list[Rule]:
     return found + (linear("head", "heads.head") if config.num_classes else [])
 
 
-def position_resize(config) -> str:
+def position_resize(config, names) -> str:
     """Method of `resample.METHODS` with which its own code resamples positions."""
     return "bicubic_corners"
 

@@ -103,10 +103,11 @@ def test_scanned_blocks_of_big_vision_are_one_array_each(saved):
     assert_same_model(model, path)
 
 
+@pytest.mark.parametrize("place", ["pos_embedding", "Transformer/pos_embedding"])
 @pytest.mark.parametrize("name", ["gap", "attention_pooling"])
-def test_without_a_class_token_big_vision_keeps_the_table_at_the_top_too(name, saved):
+def test_big_vision_keeps_the_positions_at_other_places(name, place, saved):
     model, arrays, path = saved(name)
-    arrays["pos_embedding"] = arrays.pop("Transformer/posembed_input/pos_embedding")
+    arrays[place] = arrays.pop("Transformer/posembed_input/pos_embedding")
     np.savez(path, **arrays, **{"extra/accum_train_time": np.float32(3)})
     assert_same_model(model, path)
 

@@ -71,21 +71,24 @@ def test_other_writers_of_the_same_tensors(writer, tmp_path):
         np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
 
 
-def test_dinov2s_own_files(tmp_path):
+@pytest.mark.parametrize("registers, method", [(2, "bicubic_antialias"), (0, "bicubic")])
+def test_dinov2s_own_files(registers, method, tmp_path):
     """facebookresearch/dinov2: registers without positions, a mask token, no head."""
-    settings = {"num_register_tokens": 2, "num_classes": 0, "pooling": "token"}
+    settings = {"num_register_tokens": registers, "num_classes": 0, "pooling": "token"}
     model = randomise(create_model(CONFIGS["dinov2_registers"], **settings))
     rules = keras_vit.weights.timm.rules(keras_vit.config_of(model))
     variables = {variable.path: np.asarray(variable) for variable in model.weights}
     tensors = {"mask_token": np.zeros((1, 24), "float32")}
     for rule in rules:
         tensors |= zip(rule.theirs, rule.to_theirs(variables[rule.ours]), strict=True)
-    tensors["register_tokens"] = tensors.pop("reg_token")
+    if registers:
+        tensors["register_tokens"] = tensors.pop("reg_token")
     tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     path = tmp_path / "dinov2.safetensors"
     save_file(tensors, path)
     weights = open_weights(path, image_size=(8, 12), num_heads=3)
-    assert weights.config.position_tokens == "class"
+    assert weights.config.position_tokens == ("class" if registers else "all")
+    assert weights.position_resize == method
     loaded = from_weights(weights)
     images = images_like((2, 8, 12, 3))
     np.testing.assert_array_equal(model(images), loaded(images))

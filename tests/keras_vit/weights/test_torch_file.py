@@ -28,7 +28,7 @@ def torch_zip(path):
 def test_without_torch_the_line_says_how_to_convert(write, tmp_path, monkeypatch, capfd):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
     write(tmp_path / "a.pth")
-    with pytest.raises(UserError, match="is a PyTorch file.*save_file.torch.load.*weights_only"):
+    with pytest.raises(UserError, match="is a PyTorch file.*convert a.pth model.keras --to"):
         from_weights(tmp_path / "a.pth")
     assert "code was executed" not in capfd.readouterr().out
 
