@@ -11,7 +11,7 @@ from keras_vit.config import UserError
 from keras_vit.config_of import config_of
 from keras_vit.weights.layout import WeightsWarning
 from keras_vit.weights.opening import Weights, open_weights
-from keras_vit.weights.planning import Misfit, Step, is_head, plan_head, plan_variable
+from keras_vit.weights.planning import Misfit, Step, is_head, plan_head, plan_variable, why_no_head
 
 
 @dataclass(frozen=True)
@@ -122,29 +122,28 @@ def plan(shapes: dict[str, tuple], weights: Weights, config, method: str | None)
     """
     steps: dict[str, Step] = {}
     wrong = {"missing": [], "unexpected": [], "misshapen": []}
+    skipped = {}
     for name, shape in shapes.items():
-        if not is_head(name):
-            try:
+        reason = why_no_head(name, weights, config) if is_head(name) else None
+        if reason:
+            skipped[name] = reason
+            continue
+        try:
+            if is_head(name):
+                steps[name] = plan_head(name, shape, weights, config)
+            else:
                 steps[name] = plan_variable(
                     name, shape, weights, config, method or weights.position_resize
                 )
-            except Misfit as misfit:
-                wrong[misfit.kind].append(str(misfit))
-    heads = {name: shape for name, shape in shapes.items() if is_head(name)}
-    reason = None
-    try:
-        head_steps, reason = plan_head(heads, weights, config)
-        steps |= head_steps
-    except Misfit as misfit:
-        wrong[misfit.kind].append(str(misfit))
-    skipped = {name: reason for name in heads} if reason else {}
-    unexpected, wrong["unexpected"] = leftovers(set(shapes) - set(skipped), reason, weights)
+        except Misfit as misfit:
+            wrong[misfit.kind].append(str(misfit))
+    unexpected, wrong["unexpected"] = leftovers(set(shapes) - set(skipped), weights, config)
     if any(wrong.values()):
         raise UserError(misfit_line(wrong, weights, config))
     return steps, skipped, unexpected
 
 
-def leftovers(filled: set[str], reason: str | None, weights: Weights):
+def leftovers(filled: set[str], weights: Weights, config):
     """Tensors that no variable takes: ({those that may be left out: why}, [the others])."""
     taker = {their: rule.ours for rule in weights.rules for their in rule.theirs}
     unexpected, wrong = {}, []
@@ -153,7 +152,7 @@ def leftovers(filled: set[str], reason: str | None, weights: Weights):
         if ours in filled:
             continue
         if ours and is_head(ours):
-            unexpected[tensor] = reason or "the model has no such head"
+            unexpected[tensor] = why_no_head(ours, weights, config) or "the model has no such head"
         elif re.fullmatch(weights.extras, tensor):
             unexpected[tensor] = "no part of this model"
         else:

@@ -145,28 +145,30 @@ def kernel_step(rule: Rule, weights: Weights, config) -> Step:
     return Step(resampled, "; ".join(changes))
 
 
-def plan_head(shapes: dict[str, tuple], weights: Weights, config) -> tuple[dict, str | None]:
-    """Steps for the head's variables if all of it fits, else {} and why not.
+def plan_head(name: str, shape: tuple, weights: Weights, config) -> Step:
+    """The step for a variable of a head that is kept. Raises: Misfit."""
+    rule = find_rule(name, weights)
+    found = shape_in_file(rule, weights)
+    if found != shape:
+        raise Misfit("misshapen", f"{rule.theirs[0]} gives {found}, the model has {shape}")
+    return Step(lambda: read(rule, weights))
 
-    Args:
-        shapes: of the model's variables that belong to its head.
+
+def why_no_head(name: str, weights: Weights, config) -> str | None:
+    """Why a head's variable, or the tensor for it, is not taken over; None: it is.
+
+    Pre-logits stay with a backbone whatever becomes of the head; a head that was trained on other
+    features is of no use, even if its shape fits.
     """
     file = weights.config
-    if not shapes:
-        return {}, "the model has no head"
-    if not file.num_classes and "head/kernel" in shapes:
-        return {}, "the file has no head"
-    if file.num_classes != config.num_classes:
-        return {}, f"the file has {file.num_classes} classes, the model {config.num_classes}"
     for field in ("representation_size", "pooling"):
         old, new = getattr(file, field, None), getattr(config, field, None)
         if old != new:
-            return {}, f"the file's head is for {field}={old}, the model has {new}"
-    steps = {}
-    for name, shape in shapes.items():
-        rule = find_rule(name, weights)
-        found = shape_in_file(rule, weights)
-        if found != shape:
-            raise Misfit("misshapen", f"{rule.theirs[0]} gives {found}, the model has {shape}")
-        steps[name] = Step(lambda rule=rule: read(rule, weights))
-    return steps, None
+            return f"the file's head is for {field}={old}, the model has {new}"
+    if name.split("/")[0] == "pre_logits" or file.num_classes == config.num_classes:
+        return None
+    if not config.num_classes:
+        return "the model has no head"
+    if not file.num_classes:
+        return "the file has no head"
+    return f"the file has {file.num_classes} classes, the model {config.num_classes}"

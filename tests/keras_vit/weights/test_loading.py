@@ -57,6 +57,16 @@ def test_a_model_without_a_head_takes_the_rest(file):
     assert set(report.unexpected.values()) == {"the model has no head"}
 
 
+@pytest.mark.parametrize("num_classes", [0, 3])
+def test_pre_logits_belong_to_the_backbone(num_classes, file):
+    model, path = file(keras_vit.ViTConfig(**TINY, representation_size=7))
+    other = from_weights(path, num_classes=num_classes)
+    images = images_like((2, 8, 12, 3))
+    expected = keras_vit.intermediates(model)(images)["pre_logits"]
+    features = keras_vit.intermediates(other)(images)["pre_logits"]
+    np.testing.assert_array_equal(features, expected)
+
+
 def test_pre_logits_of_the_same_width_do_not_let_the_wrong_head_in(file):
     """ViT-B/16 of ImageNet-21k has pre_logits as wide as its tokens: the head fits by shape."""
     _, path = file(keras_vit.ViTConfig(**TINY, representation_size=24))
