@@ -12,7 +12,7 @@ from keras_vit.config import MixerConfig, UserError, ViTConfig
 from keras_vit.weights.files import Tensors
 from keras_vit.weights.google_rules import ATTENTION
 from keras_vit.weights.google_rules import rules as rules  # part of a layout's face
-from keras_vit.weights.layout import HALF, Hints, count_blocks, find_grid, needed_grid
+from keras_vit.weights.layout import HALF, Hints, count_blocks, find_grid, needed_grid, size_of
 from keras_vit.weights.writing import write_npz
 
 NAME = "google"
@@ -122,7 +122,7 @@ def describe(tensors: Tensors, hints: Hints) -> ViTConfig | MixerConfig:
         mlp_dim=shapes[f"{block}/MlpBlock_0/Dense_0/kernel"][1],
         num_heads=shapes[f"{block}/{ATTENTION}/query/kernel"][1],
         patch_size=tuple(patch_size),
-        image_size=tuple(side * pixels for side, pixels in zip(grid, step, strict=True)),
+        image_size=size_of(grid, step),
         in_channels=shapes["conv_root/kernel"][2] if stem else channels,
         num_classes=shapes["head/kernel"][1] if "head/kernel" in shapes else 0,
         class_token=class_token,
@@ -179,7 +179,7 @@ def _describe_mixer(tensors: Tensors, hints: Hints) -> MixerConfig:
         tokens_mlp_dim=tokens_mlp_dim,
         channels_mlp_dim=shapes["MixerBlock_0/channel_mixing/Dense_0/kernel"][1],
         patch_size=tuple(patch_size),
-        image_size=tuple(side * patch for side, patch in zip(grid, patch_size, strict=True)),
+        image_size=size_of(grid, patch_size),
         in_channels=channels,
         num_classes=shapes["head/kernel"][1] if "head/kernel" in shapes else 0,
     )

@@ -25,6 +25,7 @@ from keras_vit.weights.layout import (
     find_heads,
     grid_of,
     same,
+    size_of,
 )
 from keras_vit.weights.torch_rules import fused_linears, linear, norm, patch_embedding
 from keras_vit.weights.writing import write_json, write_safetensors
@@ -100,7 +101,7 @@ def describe(tensors: Tensors, hints: Hints) -> ViTConfig:
         mlp_dim=mlp_dim,
         num_heads=heads,
         patch_size=tuple(patch_size),
-        image_size=tuple(side * patch for side, patch in zip(grid, patch_size, strict=True)),
+        image_size=size_of(grid, patch_size),
         in_channels=channels,
         num_classes=classifier[0] if classifier else 0,
         distillation_token=teacher,

@@ -103,6 +103,11 @@ def grid_of(size, step) -> tuple[int, int] | None:
     return tuple(-(-side // pixels) for side, pixels in zip(size, step, strict=True))
 
 
+def size_of(grid, step) -> tuple[int, int]:
+    """(height, width) of an image of so many rows and columns of patches."""
+    return tuple(count * pixels for count, pixels in zip(grid, step, strict=True))
+
+
 def needed_grid(size, step, path) -> tuple[int, int]:
     """The same for a file without positions. Raises: UserError: no size is given."""
     grid = grid_of(size, step)

@@ -11,7 +11,7 @@ from keras_vit.config import UserError
 from keras_vit.config_of import config_of
 from keras_vit.weights.layout import WeightsWarning
 from keras_vit.weights.opening import Weights, open_weights
-from keras_vit.weights.planning import Misfit, Step, is_head, plan_head, plan_variable, why_no_head
+from keras_vit.weights.planning import Misfit, Step, is_head, plan_variable, why_no_head
 
 
 @dataclass(frozen=True)
@@ -129,12 +129,9 @@ def plan(shapes: dict[str, tuple], weights: Weights, config, method: str | None)
             skipped[name] = reason
             continue
         try:
-            if is_head(name):
-                steps[name] = plan_head(name, shape, weights, config)
-            else:
-                steps[name] = plan_variable(
-                    name, shape, weights, config, method or weights.position_resize
-                )
+            steps[name] = plan_variable(
+                name, shape, weights, config, method or weights.position_resize
+            )
         except Misfit as misfit:
             wrong[misfit.kind].append(str(misfit))
     unexpected, wrong["unexpected"] = leftovers(set(shapes) - set(skipped), weights, config)

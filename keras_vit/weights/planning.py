@@ -36,7 +36,7 @@ def is_head(name: str) -> bool:
 
 
 def plan_variable(name: str, shape: tuple, weights: Weights, config, method: str) -> Step:
-    """The step for a variable that is not part of a head. Raises: Misfit."""
+    """The step for a variable that the file is to fill. Raises: Misfit."""
     rule = find_rule(name, weights)
     found = shape_in_file(rule, weights)
     token = name.removeprefix("patch_encoder/")
@@ -143,15 +143,6 @@ def kernel_step(rule: Rule, weights: Weights, config) -> Step:
         method = weights.patch_resize
         changes.append(f"patch {old[0]}x{old[1]} to {new[0]}x{new[1]}, pseudo-inverse of {method}")
     return Step(resampled, "; ".join(changes))
-
-
-def plan_head(name: str, shape: tuple, weights: Weights, config) -> Step:
-    """The step for a variable of a head that is kept. Raises: Misfit."""
-    rule = find_rule(name, weights)
-    found = shape_in_file(rule, weights)
-    if found != shape:
-        raise Misfit("misshapen", f"{rule.theirs[0]} gives {found}, the model has {shape}")
-    return Step(lambda: read(rule, weights))
 
 
 def why_no_head(name: str, weights: Weights, config) -> str | None:

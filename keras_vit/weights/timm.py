@@ -21,6 +21,7 @@ from keras_vit.weights.layout import (
     grid_of,
     needed_grid,
     same,
+    size_of,
 )
 from keras_vit.weights.timm_json import config_json, model_args, preprocessing_of
 from keras_vit.weights.torch_rules import linear, norm, patch_embedding
@@ -88,7 +89,7 @@ def describe(tensors: Tensors, hints: Hints) -> ViTConfig:
         mlp_dim=mlp_dim,
         num_heads=heads,
         patch_size=tuple(patch_size),
-        image_size=tuple(side * patch for side, patch in zip(grid, patch_size, strict=True)),
+        image_size=size_of(grid, patch_size),
         in_channels=channels,
         num_classes=shapes["head.weight"][0] if "head.weight" in shapes else 0,
         class_token=class_token,

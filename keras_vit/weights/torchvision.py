@@ -15,6 +15,7 @@ from keras_vit.weights.layout import (
     find_grid,
     find_heads,
     same,
+    size_of,
 )
 from keras_vit.weights.torch_rules import linear, norm, patch_embedding
 from keras_vit.weights.writing import write_safetensors
@@ -63,7 +64,7 @@ def describe(tensors: Tensors, hints: Hints) -> ViTConfig:
         mlp_dim=mlp_dim,
         num_heads=heads,
         patch_size=tuple(patch_size),
-        image_size=tuple(side * patch for side, patch in zip(grid, patch_size, strict=True)),
+        image_size=size_of(grid, patch_size),
         in_channels=channels,
         num_classes=shapes["heads.head.weight"][0] if has_head else 0,
         representation_size=shapes["heads.pre_logits.weight"][0] if has_representation else None,

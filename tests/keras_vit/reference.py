@@ -236,6 +236,9 @@ def pool(model, config, x):
         return x[:, 0]  # (4)
     if config.pooling == "mean":
         return x[:, config.num_prefix_tokens :].mean(1)
+    if config.pooling == "token_mean":
+        mean = x[:, config.num_prefix_tokens :].mean(1)
+        return np.concatenate([x[:, 0], mean], axis=1)
     if config.pooling == "attention":
         return attention_pooling(x, model.get_layer("pool"))
     return x

@@ -45,7 +45,7 @@ MISTAKES = [
     (dict(num_classes=True), "num_classes=True must be an int, 0 for no head"),
     (dict(gelu="relu"), "gelu='relu' must be one of tanh, erf"),
     (dict(gelu=None), "gelu=None must be one of tanh, erf"),
-    (dict(pooling="max"), "pooling='max' must be one of token, mean, attention, none"),
+    (dict(pooling="max"), "pooling='max' must be one of token, mean, token_mean, attention, none"),
     (
         dict(position_embedding=True),
         "position_embedding=True must be one of learned, sincos2d, none",
@@ -83,7 +83,7 @@ MISTAKES = [
     ),
     (
         dict(norm_after_pooling=True, pooling="none"),
-        "norm_after_pooling=True needs a pooling other than 'none'",
+        "norm_after_pooling=True needs pooling token, mean or attention",
     ),
     (
         dict(hidden_size=6, position_embedding="sincos2d"),
@@ -188,7 +188,7 @@ def vit_configs(draw):
     stride = 1 if stem is None else 4 * 2 ** max(0, len(stem) - 1)
     grid = draw(st.tuples(sides, sides))
     heads = draw(st.integers(1, 3))
-    pooling = draw(st.sampled_from(["token", "mean", "attention", "none"]))
+    pooling = draw(st.sampled_from(["token", "mean", "token_mean", "attention", "none"]))
     distil = pooling == "token" and draw(st.booleans())
     return ViTConfig(
         hidden_size=4 * heads * draw(st.integers(1, 2)),
@@ -199,7 +199,7 @@ def vit_configs(draw):
         image_size=tuple(stride * p * g for p, g in zip(patch, grid, strict=True)),
         in_channels=draw(st.integers(1, 5)),
         num_classes=draw(st.sampled_from([None, 0, 1, 7])),
-        class_token=pooling == "token" or draw(st.booleans()),
+        class_token=pooling in ("token", "token_mean") or draw(st.booleans()),
         distillation_token=distil,
         num_register_tokens=draw(st.integers(0, 2)),
         position_embedding=draw(st.sampled_from(["learned", "sincos2d", "none"])),
@@ -217,7 +217,7 @@ def vit_configs(draw):
         qkv_bias=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
         pre_norm=draw(st.booleans()),
-        norm_after_pooling=pooling != "none" and draw(st.booleans()),
+        norm_after_pooling=pooling not in ("none", "token_mean") and draw(st.booleans()),
         stem_layers=None if stem is None else tuple(stem),
         stem_width=draw(st.sampled_from([0.5, 1.0])),
     )

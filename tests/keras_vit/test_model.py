@@ -33,6 +33,7 @@ MIXER = dict(
 CONFIGS = {
     "original": ViTConfig(**TINY),
     "gap": ViTConfig(**TINY, pooling="mean", class_token=False),
+    "token_mean": ViTConfig(**TINY, pooling="token_mean", num_register_tokens=2),
     "erf_epsilon": ViTConfig(**TINY, gelu="erf", norm_epsilon=0.3),
     "registers": ViTConfig(**TINY, num_register_tokens=3, pooling="mean"),
     "registers_class_positions": ViTConfig(

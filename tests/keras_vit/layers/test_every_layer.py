@@ -88,6 +88,7 @@ CASES = {
         (dict(filters=4, kernel_size=(3, 3), strides=(2, 2), padding="same"), MAPS),
         (dict(filters=4, kernel_size=(1, 1), use_bias=False), MAPS),
     ],
+    "TokenMeanPooling": [(dict(), TOKENS), (dict(num_prefix_tokens=2), TOKENS)],
     "TokenPooling": [(dict(), TOKENS), (dict(index=1), TOKENS)],
     "TransformerBlock": [
         (dict(num_heads=2, mlp_dim=12), TOKENS),

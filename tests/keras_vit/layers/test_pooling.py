@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_vit.layers import AttentionPooling, MeanPooling, TokenPooling
+from keras_vit.layers import AttentionPooling, MeanPooling, TokenMeanPooling, TokenPooling
 from tests.check_layer import images_like, randomise
 from tests.keras_vit import reference
 
@@ -65,3 +65,9 @@ def test_attention_starts_xavier():
 def test_heads_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match=r"num_heads=5 must divide the hidden size.*\(2, 7, 12\)"):
         attention_pooling(num_heads=5)
+
+
+def test_token_mean_puts_the_class_token_beside_the_mean():
+    tokens = images_like(TOKENS)
+    expected = np.concatenate([tokens[:, 0], tokens[:, 3:].mean(1)], axis=1)
+    np.testing.assert_allclose(TokenMeanPooling(3)(tokens), expected, atol=1e-6)

@@ -6,7 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit import UserError, create_model, load_weights, open_weights
-from keras_vit.weights.planning import Misfit, plan_head, plan_variable, why_no_head
+from keras_vit.weights.planning import Misfit, plan_variable, why_no_head
 from tests.keras_vit.models import CONFIGS, TINY, VIT
 
 
@@ -47,7 +47,7 @@ def test_a_broken_head_is_misshapen_not_skipped(weights):
     shapes = {**weights.tensors.shapes, "head/kernel": (23, 5)}
     broken = replace(weights, tensors=replace(weights.tensors, shapes=shapes))
     with pytest.raises(Misfit, match="head/kernel gives"):
-        plan_head("head/kernel", (24, 5), broken, VIT)
+        plan_variable("head/kernel", (24, 5), broken, VIT, "bicubic")
 
 
 def test_a_head_for_another_pooling_is_not_taken(weights):
