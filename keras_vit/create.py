@@ -1,5 +1,6 @@
 """create_model and from_weights: a name, a weight file, or both, to a model."""
 
+import logging
 import warnings
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from keras_vit.config import MixerConfig, UserError, ViTConfig
 from keras_vit.model import build_model, model_name
 from keras_vit.variants import find_config, override
 from keras_vit.weights import Weights, WeightsWarning, open_weights
-from keras_vit.weights.loading import fill
+from keras_vit.weights.loading import by_reason, fill
 
+logger = logging.getLogger(__name__)
 FROM_FILE = ("gelu", "norm_epsilon")  # what no tensor shows, but changes every number
 
 
@@ -45,7 +47,8 @@ def create_model(
     Raises:
         UserError (a ValueError): an unknown name or setting, one out of range, or weights that are
         broken or do not fit.
-    Warns: WeightsWarning: as `load_weights`, but not of settings that were given.
+    Warns: WeightsWarning: as `load_weights`, but not of settings that were given; and of a named
+        model whose head the file does not fill. The whole report is logged as information.
     """
     if model is None and weights is None:
         raise UserError("model=None needs weights, which describe it")
@@ -60,7 +63,12 @@ def create_model(
     if name is None and isinstance(model, str):
         name = model_name(model)
     built = build_model(config_for(model, weights, **overrides), dtype=dtype, name=name)
-    for note in fill(built, weights, chosen=overrides).notes:
+    report = fill(built, weights, chosen=overrides)
+    logger.info("%s", report)
+    notes = list(report.notes)
+    if isinstance(model, str) and "num_classes" not in overrides:  # else the user knows
+        notes += by_reason("keeps its own values", report.skipped)
+    for note in notes:
         warnings.warn(f"{weights.source}: {note}", WeightsWarning, stacklevel=2)
     return built
 

@@ -43,7 +43,7 @@ def main(config: FeaturesConfig) -> None:
     }
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
-        np.savez(file, allow_pickle=False, **content)
+        np.savez(file, **content)
         os.fsync(file.fileno())
     os.replace(temporary, path)
     counts = ", ".join(f"{split.num_examples} {name}" for name, split in parts.items())

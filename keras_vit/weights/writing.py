@@ -25,7 +25,7 @@ def write_whole(path: Path, write: Callable[[Path], None]) -> None:
 def write_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("wb") as file:  # given a path, NumPy would add .npz to it
-            np.savez(file, allow_pickle=False, **arrays)
+            np.savez(file, **arrays)
 
     write_whole(path, write)
 

@@ -1,5 +1,7 @@
 """create_model and from_weights: a name, a file, or both."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,18 @@ def test_a_name_with_weights(path):
         create_model("vit_ti4", image_size=16, weights=path)
 
 
+def test_a_head_that_stays_fresh_is_said_unless_it_was_asked_for(tmp_path, caplog):
+    model = randomise(create_model("vit_mu4", image_size=16, num_classes=7))
+    save_weights(model, tmp_path / "a.npz", "google")
+    with pytest.warns(keras_vit.weights.WeightsWarning, match="head/bias: the file has 7 classes"):
+        create_model("vit_mu4", image_size=16, weights=tmp_path / "a.npz")
+    with warnings.catch_warnings(), caplog.at_level("INFO", logger="keras_vit"):
+        warnings.simplefilter("error")
+        create_model("vit_mu4", image_size=16, num_classes=3, weights=tmp_path / "a.npz")
+        from_weights(tmp_path / "a.npz", num_classes=0)
+    assert "left out of the file: head/kernel, head/bias: the model has no head" in caplog.text
+
+
 def test_overrides_reach_what_the_file_describes(path):
     model = from_weights(path, num_classes=0, image_size=32, dropout=0.3, pooling="none")
     config = config_of(model)
@@ -42,7 +56,7 @@ def test_overrides_reach_what_the_file_describes(path):
 def test_gelu_and_epsilon_are_the_files_unless_given(tmp_path):
     model = randomise(create_model(CONFIGS["erf"]))
     save_weights(model, tmp_path / "hub", "huggingface")
-    sizes = dict(hidden_size=24, num_layers=2, mlp_dim=32, num_heads=3, image_size=(8, 12),
+    sizes = dict(hidden_size=24, num_layers=2, mlp_dim=48, num_heads=3, image_size=(8, 12),
                  patch_size=(4, 2), num_classes=5)  # fmt: skip
     named = create_model("vit_mu4", weights=tmp_path / "hub", **sizes)
     assert (config_of(named).gelu, config_of(named).norm_epsilon) == ("erf", 1e-12)
