@@ -51,7 +51,9 @@ def create_model(
         model whose head the file does not fill. The whole report is logged as information.
     """
     if model is None and weights is None:
-        raise UserError("model=None needs weights, which describe it")
+        raise UserError(
+            "model=None must be a name, like 'vit_b16', or a configuration, or bring weights"
+        )
     if weights is None:
         return build_model(model, dtype=dtype, name=name, **overrides)
     if not isinstance(weights, Weights):

@@ -70,7 +70,7 @@ def test_gelu_and_epsilon_are_the_files_unless_given(tmp_path):
 
 
 def test_neither_is_a_mistake():
-    with pytest.raises(UserError, match="model=None needs weights, which describe it"):
+    with pytest.raises(UserError, match="or a configuration, or bring weights"):
         create_model()
 
 
