@@ -138,7 +138,10 @@ def with_yaml(argv: list[str]) -> list[str]:
     finder = Parser(prog=f"keras-vit {command}", add_help=False, allow_abbrev=False)
     finder.add_argument("--config")
     path = finder.parse_known_args(words)[0].config
-    return argv if path is None else [command, *yaml_flags(path, COMMANDS[command]), *words]
+    if path is None:
+        return argv
+    # --config once more, so that a flag of many values ends before an argument by place.
+    return [command, *yaml_flags(path, COMMANDS[command]), f"--config={path}", *words]
 
 
 def what_is_wrong(word: str, config_class) -> str:

@@ -125,24 +125,27 @@ def yaml_flags(path: str, config_class) -> list[str]:
         if value is None and known[name].default is None:
             continue  # is so already, and no flag says that of a switch
         try:
-            flags.append(yaml_flag(name, value, hints[name]))
+            flags += yaml_words(name, value, hints[name])
         except argparse.ArgumentTypeError as error:
             raise UsageError(f"{path}: setting {name}: {error}") from error
     return flags
 
 
-def yaml_flag(name: str, value, hint) -> str:
-    """One flag. Raises: argparse.ArgumentTypeError: no value of this type."""
-    kind, optional, _ = unwrap(hint)
+def yaml_words(name: str, value, hint) -> list[str]:
+    """One flag, with all its values. Raises: argparse.ArgumentTypeError: none of this type."""
+    kind, optional, many = unwrap(hint)
     if kind is bool:
         if not isinstance(value, bool):
             raise argparse.ArgumentTypeError(f"{value!r} must be true or false")
-        return flag(name) if value else f"--no-{flag(name)[2:]}"
+        return [flag(name) if value else f"--no-{flag(name)[2:]}"]
+    if many:
+        items = value if isinstance(value, list) else [value]
+        return [flag(name), *(str(item) for item in items)]
     if isinstance(value, list) and get_origin(kind) is tuple:
         value = "x".join(str(item) for item in value)
     word = "none" if value is None else str(value)
     reader(kind, optional)(word)  # here, where the mistake can still be laid to the file
-    return f"{flag(name)}={word}"
+    return [f"{flag(name)}={word}"]
 
 
 def read_yaml(path: str) -> dict:

@@ -93,6 +93,14 @@ def test_mistakes_are_one_line(words, message, weights, tmp_path, capsys):
     assert not (tmp_path / "t").exists()
 
 
+@pytest.mark.parametrize("text, data", [("[a, b]", ("a", "b")), ("vtab", ("vtab",))])
+def test_a_yaml_file_may_name_many_sets(text, data, tmp_path):
+    (tmp_path / "t.yaml").write_text(f"data: {text}\nseeds: 2\n")
+    words = ["evaluate-transfer", "w.npz", "--config", str(tmp_path / "t.yaml")]
+    config = cli.parse(words)[1]
+    assert (config.weights, config.data, config.seeds) == ("w.npz", data, 2)
+
+
 def test_a_folder_of_something_else_is_left_alone(weights, tmp_path, capsys):
     (tmp_path / "precious").write_text("x")
     status, printed = transfer(capsys, weights, "--output", tmp_path)
