@@ -10,6 +10,11 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 import hypothesis
 import pytest
 
+from training.distribution import logical_cpus
+
+# Before TensorFlow starts: four devices for the tests of strategies; the others use the first.
+logical_cpus(4)
+
 # A busy machine makes no test fail: speed belongs in benchmarks.
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")

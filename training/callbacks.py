@@ -1,13 +1,25 @@
 """What happens beside the steps: progress, saving, stopping."""
 
-import math
+import signal
 import time
 
 import keras
 import numpy as np
 
 from keras_vit.config import UserError
+from training import checkpoint
+from training.averaging import averaged
+from training.resume import as_arrays, metrics_of, restore_metrics, variables_of
 from training.run import Run
+from training.signals import Signals, Stopped
+
+
+class NonFiniteLoss(UserError):
+    """The loss of `step` (from 0) was not finite."""
+
+    def __init__(self, step: int, message: str):
+        super().__init__(message)
+        self.step = step
 
 
 class Progress(keras.callbacks.Callback):
@@ -25,13 +37,22 @@ class Progress(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self.start, self.done = time.monotonic(), 0
+        self.left = None
 
     def on_epoch_begin(self, epoch, logs=None):
+        if self.left is None:
+            self.left = (self.params["epochs"] - epoch) * self.params["steps"]
         self.epoch_start, self.epoch_done = time.monotonic(), 0
 
+    def on_train_batch_begin(self, batch, logs=None):
+        self.replayed = self.model.steps_to_replay > 0
+
     def on_train_batch_end(self, batch, logs=None):
-        self.done += 1
-        self.epoch_done += 1
+        steps = self.model.steps_per_execution
+        self.left -= steps
+        if not self.replayed:
+            self.done += steps
+            self.epoch_done += steps
         self._add(logs)
 
     def on_epoch_end(self, epoch, logs=None):
@@ -49,80 +70,181 @@ class Progress(keras.callbacks.Callback):
 
     def _add(self, logs) -> None:
         now = time.monotonic()
-        total = self.params["epochs"] * self.params["steps"]
         pace = self.epoch_done * self.batch_size / max(now - self.epoch_start, 1e-9)
         logs["images_per_second"] = round(pace, 1)
-        left = (now - self.start) / self.done * (total - self.done)
+        left = (now - self.start) / max(self.done, 1) * self.left
         logs["minutes_left"] = round(left / 60, 1)
 
 
-class StopOnNaN(keras.callbacks.Callback):
-    """Ends training at the first loss that is not finite; saved models stay as they are."""
+class History(keras.callbacks.Callback):
+    """history.csv, a row an epoch, written whole each time."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, writes: bool = True):
         super().__init__()
-        self.run = run
+        self.run, self.writes = run, writes
+        self.rows = []
 
-    def on_train_batch_end(self, batch, logs=None):
-        if not math.isfinite(logs["loss"]):
-            step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
-            kept = f"{self.run.model_path} is the best before"
-            raise UserError(
-                f"the loss became {logs['loss']} at step {step}; a smaller --learning-rate, a"
-                " longer --warmup-epochs or --precision float32 may help;"
-                f" {kept if self.run.model_path.exists() else 'no model was saved yet'}"
-            )
+    def on_epoch_end(self, epoch, logs=None):
+        self.rows.append({"epoch": epoch, **{name: float(v) for name, v in logs.items()}})
+        if self.writes:
+            self.run.write_history(self.rows)
+
+    def get_state(self) -> list[dict]:
+        return self.rows
+
+    def set_state(self, state: list[dict]) -> None:
+        self.rows = list(state)
 
 
 class SaveBest(keras.callbacks.Callback):
     """Keeps the model with the best validation accuracy (of equal ones the least loss).
 
-    What is saved is the bare model, without optimizer: `keras.saving.load_model` opens it with
-    nothing but `keras_vit` imported. With averaged weights put it after `SwapEMAWeights`.
+    What is saved is the bare model, without optimizer, its weights averaged where they are:
+    `keras.saving.load_model` opens it with nothing but `keras_vit` imported.
     """
 
-    def __init__(self, run: Run):
+    def __init__(self, run: Run, writes: bool = True):
         super().__init__()
-        self.run = run
+        self.run, self.writes = run, writes
         self.best = (-np.inf, -np.inf)
 
     def on_epoch_end(self, epoch, logs=None):
         score = (logs["val_accuracy"], -logs["val_loss"])
         if score > self.best:
             self.best = score
-            self.run.save_model(bare(self.model), self.run.model_path)
+            if self.writes:
+                with averaged(self.model):
+                    self.run.save_model(bare(self.model), self.run.model_path)
+
+    def get_state(self) -> dict:
+        return {"best": list(self.best)}
+
+    def set_state(self, state: dict) -> None:
+        self.best = tuple(state["best"])
 
 
-class SaveLast(keras.callbacks.Callback):
-    """Keeps the model after each epoch, with its optimizer, in checkpoints/last.keras."""
+class EarlyStopping(keras.callbacks.EarlyStopping):
+    """Keras's, whose count a checkpoint keeps."""
 
-    def __init__(self, run: Run):
+    FIELDS = ("wait", "stopped_epoch", "best", "best_epoch")
+
+    def on_train_begin(self, logs=None):
+        super().on_train_begin(logs)
+        self.__dict__.update(getattr(self, "restored", {}))
+
+    def get_state(self) -> dict:
+        values = {name: getattr(self, name) for name in self.FIELDS}
+        return values | {"best": None if self.best is None else float(self.best)}
+
+    def set_state(self, state: dict) -> None:
+        self.restored = state
+
+
+class Checkpoints(keras.callbacks.Callback):
+    """Saves the state after each epoch, every so many steps and when asked to stop; ends a run.
+
+    Put it last, so that it saves what the others have become.
+
+    Args:
+        run: whose checkpoints.
+        config: `TrainConfig`: checkpoint_every, keep_checkpoints.
+        part: this worker's; the first one writes.
+        signals: ask to stop.
+        left_out: numbers of the batches that never come.
+        others: callbacks with `get_state` and `set_state`, by name.
+    """
+
+    def __init__(self, run: Run, config, part, signals: Signals, left_out, others: dict):
         super().__init__()
-        self.run = run
+        self.run, self.config, self.part, self.signals = run, config, part, signals
+        self.left_out, self.others = list(left_out), others
+        self.metrics = None  # of the epoch that a checkpoint broke off
+
+    def set_state(self, arrays: dict, facts: dict) -> None:
+        """Go on from a checkpoint."""
+        self.metrics = arrays if facts["steps"] else None
+        for name, other in self.others.items():
+            if name in facts["callbacks"]:
+                other.set_state(facts["callbacks"][name])
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+        if self.metrics is not None:
+            restore_metrics(self.model, self.metrics)
+            self.metrics = None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self.replayed = self.model.steps_to_replay > 0
+        if self.signals.received is not None:
+            self.model.wish.assign(1.0)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.replayed:
+            return
+        self.check_loss()
+        done = batch + 1
+        if float(self.model.agreed.numpy()) > 0:  # all workers see it after the same step
+            self.save(self.epoch, done)
+            self.stop()
+        every = self.config.checkpoint_every
+        if every and done < self.params["steps"]:
+            step = self.epoch * self.params["steps"] + done
+            if step // every > (step - self.model.steps_per_execution) // every:
+                self.save(self.epoch, done)
+
+    def on_test_begin(self, logs=None):
+        self.metrics_of_training = metrics_of(self.model)  # validation starts them anew
+
+    def on_test_batch_end(self, batch, logs=None):
+        # Several workers must agree first, which they do in the next step.
+        if self.signals.received is not None and self.part.count == 1:
+            with averaged(self.model):  # validation has swapped the averages in: back
+                arrays = variables_of(self.model) | self.metrics_of_training
+                self.write(self.epoch, self.params["steps"], arrays)
+            self.stop()
 
     def on_epoch_end(self, epoch, logs=None):
-        self.run.save_model(self.model, self.run.last_path)
+        self.save(epoch + 1, 0)
+        goes_on = epoch + 1 < self.params["epochs"] and not self.model.stop_training
+        if self.signals.received is not None and self.part.count == 1 and goes_on:
+            self.stop()
+
+    def check_loss(self) -> None:
+        bad = int(self.model.bad_step.numpy())
+        if bad >= 0:
+            old = checkpoint.checkpoints(self.run.checkpoints_path)
+            kept = f"{old[-1]} is the state before" if old else "no checkpoint was saved yet"
+            raise NonFiniteLoss(
+                bad,
+                f"the loss was not finite at step {bad}; a smaller --learning-rate, a longer"
+                f" --warmup-epochs, --precision float32 or --on-nan rollback may help; {kept}",
+            )
+
+    def save(self, epoch: int, steps: int) -> None:
+        # All workers read the metrics together, one writes.
+        self.write(epoch, steps, variables_of(self.model) | metrics_of(self.model))
+
+    def write(self, epoch: int, steps: int, arrays: dict) -> None:
+        if self.part.index > 0:
+            return
+        facts = {
+            "epoch": epoch,
+            "steps": steps,
+            "left_out": self.left_out,
+            "callbacks": {name: other.get_state() for name, other in self.others.items()},
+            "finished": epoch == self.params["epochs"] or self.model.stop_training,
+        }
+        step = epoch * self.params["steps"] + steps
+        folder = self.run.checkpoints_path
+        checkpoint.save(folder, step, as_arrays(arrays), facts, self.config.keep_checkpoints)
+
+    def stop(self) -> None:
+        raise Stopped(
+            f"stopped, and saved. To go on: keras-vit train --resume --output {self.run.path}",
+            128 + (self.signals.received or signal.SIGTERM),
+        )
 
 
 def bare(model):
     """The same layers and weights as a model that was never compiled."""
     return keras.Model(model.inputs, model.outputs, name=model.name)
-
-
-def make_callbacks(config, run: Run) -> list[keras.callbacks.Callback]:
-    """The callbacks of a run; the order matters."""
-    callbacks = [StopOnNaN(run), Progress(config.batch_size), SaveLast(run)]
-    if config.ema is not None:  # what is saved after it are the averaged weights
-        callbacks.append(keras.callbacks.SwapEMAWeights(swap_on_epoch=True))
-    callbacks += [
-        SaveBest(run),
-        keras.callbacks.CSVLogger(run.history_path),
-        keras.callbacks.TensorBoard(run.logs_path, write_graph=False),
-    ]
-    if config.early_stopping is not None:
-        callbacks.append(
-            keras.callbacks.EarlyStopping(
-                "val_accuracy", mode="max", patience=config.early_stopping, verbose=1
-            )
-        )
-    return callbacks

@@ -39,7 +39,7 @@ def run() -> None:
 
 
 def main(argv: list[str]) -> int:
-    """Run one command. Returns the exit status: 0, 2 for a user's mistake, 130 for Ctrl-C."""
+    """Run one command. Returns the exit status: 0, 2 for a user's mistake, 130 for Ctrl-C, 143."""
     try:
         return start(*parse([word for word in argv if word != "--debug"]))
     except UsageError as error:
@@ -57,9 +57,13 @@ def start(command: str, config) -> int:
     """Import a command and run it. Raises: UsageError: what the command refused."""
     module = import_quietly(f"training.{command.replace('-', '_')}")
     from keras_vit.config import UserError  # brings Keras in
+    from training.signals import Stopped
 
     try:
         return module.main(config) or 0
+    except Stopped as stop:
+        print(f"keras-vit {command}: {stop}", file=sys.stderr)
+        return stop.status
     except UserError as error:
         raise UsageError(f"keras-vit {command}: {error}") from error
 
@@ -137,7 +141,12 @@ def with_yaml(argv: list[str]) -> list[str]:
         raise UsageError(f"keras-vit: no command {command!r}{nearest(command, COMMANDS)}")
     finder = Parser(prog=f"keras-vit {command}", add_help=False, allow_abbrev=False)
     finder.add_argument("--config")
-    path = finder.parse_known_args(words)[0].config
+    finder.add_argument("--resume", action="store_true")
+    finder.add_argument("--output")
+    found = finder.parse_known_args(words)[0]
+    path = found.config
+    if found.resume and found.output and os.path.exists(kept := f"{found.output}/config.yaml"):
+        path = path or kept  # a run is gone on with as it was begun
     if path is None:
         return argv
     # --config once more, so that a flag of many values ends before an argument by place.

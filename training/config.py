@@ -122,13 +122,53 @@ class TrainConfig:
     erasing: float | None = setting(None, "probability of erasing a rectangle")
     mixup: float | None = setting(None, "Mixup alpha, 0 for none")
     cutmix: float | None = setting(None, "CutMix alpha, 0 for none")
+    strategy: Literal["auto", "one", "mirrored", "multi_worker"] = setting(
+        "auto",
+        "devices: all GPUs of this machine, one, --devices of it, or several machines",
+        group="devices and memory",
+    )
+    devices: int | None = setting(
+        None, "of mirrored: by default all GPUs; without a GPU the CPU as so many devices"
+    )
+    cluster: str | None = setting(
+        None,
+        "of multi_worker: HOST:PORT,HOST:PORT..., the same for all; by default from TF_CONFIG or"
+        " SLURM",
+    )
+    task: int | None = setting(None, "which of the cluster this worker is, from 0")
+    accumulate: int = setting(1, "slices of each device's batch that are computed one by one")
+    steps_per_execution: int = setting(1, "steps between two looks at the results")
     output: str | None = setting(
         None, "run folder; by default a new one in saved_models", group="output"
     )
     overwrite: bool = setting(False, "replace the run folder if it exists")
+    resume: bool = setting(
+        False, "go on with the run in --output, whose settings count; a new run where there is none"
+    )
+    resume_weights_only: bool = setting(
+        False, "begin again with the weights of the run in --output and other settings"
+    )
+    checkpoint_every: int | None = setting(
+        None, "steps between checkpoints, besides those after each epoch"
+    )
+    keep_checkpoints: int = setting(3, "how many stay")
+    on_nan: Literal["stop", "rollback"] = setting(
+        "stop", "when the loss is not finite; rollback: to the last checkpoint, without that batch"
+    )
+    deterministic: bool = setting(False, "the same numbers every time on a GPU too, slower")
 
     def __post_init__(self):
         check_positive(self, "epochs", "batch_size", "learning_rate", "clip_norm", "early_stopping")
+        check_positive(self, "devices", "accumulate", "steps_per_execution", "checkpoint_every")
+        check_positive(self, "keep_checkpoints")
+        if (self.resume or self.resume_weights_only) and self.output is None:
+            raise ValueError("resume needs output, the run folder to go on with")
+        if self.resume and self.resume_weights_only:
+            raise ValueError("resume and resume_weights_only cannot be combined")
+        if self.strategy == "multi_worker" and self.output is None:
+            raise ValueError("strategy=multi_worker needs output, a folder that all workers share")
+        if self.devices and self.strategy != "mirrored":
+            raise ValueError(f"devices={self.devices} needs strategy=mirrored")
         check_rates(self, "dropout", "drop_path", "patch_dropout", "ema", "label_smoothing")
         check_rates(self, "max_skipped")
         check_at_least_zero(self, "warmup_epochs", "weight_decay", "randaugment")

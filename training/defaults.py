@@ -37,13 +37,15 @@ SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/com
 PRETRAINED_SIDE = 224  # pixels; larger pretrained models are fine-tuned here unless asked
 
 
-def resolve(config: TrainConfig, source: Source, weights: Weights | None = None) -> TrainConfig:
+def resolve(
+    config: TrainConfig, source: Source, weights: Weights | None = None, slices: int = 1
+) -> TrainConfig:
     """`config` with every None replaced that data, recipe and weights decide; the user's stays.
 
     Without weights, images that all share one size of up to 64 pixels keep it, and get a small
     model with about 8 x 8 patches (4 x 4 for tiny ones); others are photos, cut to PHOTO_SIZE. The
     batch is smaller where an epoch would have less than `least_steps`; epochs are as many as show
-    `images_shown`.
+    `images_shown`. `slices` are the equal parts that a batch is dealt out in.
     """
     name = config.recipe or ("small" if weights else "scratch")
     recipe, kind = RECIPES[name], "photo" if weights else kind_of(source)
@@ -51,6 +53,11 @@ def resolve(config: TrainConfig, source: Source, weights: Weights | None = None)
     images_shown = recipe.images_shown or table.images_shown
     most_epochs = recipe.most_epochs or table.most_epochs
     batch_size = min(recipe.batch_size or table.batch_size, max(8, count // table.least_steps))
+    batch_size = max(1, batch_size // slices) * slices
+    if config.batch_size and config.batch_size % slices:
+        raise UserError(
+            f"batch_size={config.batch_size} must be a multiple of {slices}: devices x accumulate"
+        )
     image_size = pretrained_size(weights, recipe) if weights else small_size(source, kind)
     config = fill(
         config,

@@ -171,7 +171,7 @@ def renumbered(split: Split, index: np.ndarray) -> Split:
         return replace(split, labels=index[split.labels])
     return StreamSplit(
         split.num_examples,
-        lambda seed: split.open(seed).map(lambda image, label: (image, tf.gather(index, label))),
+        lambda key: split.open(key).map(lambda image, label: (image, tf.gather(index, label))),
     )
 
 

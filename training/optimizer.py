@@ -36,6 +36,10 @@ class PerVariable:
             self.assign_sub(variable, variable * self.decays[index] * learning_rate)
         super().update_step(gradient, variable, learning_rate)
 
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        # `Trainer` sums over the replicas before it, so that the clip acts on the sum.
+        return list(grads_and_vars)
+
     def get_config(self):
         config = super().get_config()
         del config["weight_decay"]  # `decays` stands for it

@@ -1,6 +1,7 @@
 """The run folder: the one place that knows its file names, and writes them whole or not at all."""
 
 import csv
+import io
 import json
 import os
 import shutil
@@ -24,7 +25,8 @@ class Run:
     def create(cls, path: str | Path, overwrite: bool = False) -> "Run":
         """A new, empty run folder. Raises: UserError: it exists, or cannot be made."""
         path = Path(path)
-        check_free(path, overwrite)
+        if not cls(path).is_empty():
+            check_free(path, overwrite)
         try:
             if path.exists() and any(path.iterdir()):
                 shutil.rmtree(path)
@@ -45,13 +47,24 @@ class Run:
                 raise UserError(f"{str(path)!r} is no finished run: {name} is missing")
         return run
 
+    def has_begun(self) -> bool:
+        """Whether there is a run to go on with."""
+        return (self.path / "config.yaml").is_file()
+
+    def is_empty(self) -> bool:
+        """Whether nothing is there but what a run that was killed in its first moment leaves."""
+        if self.path.exists() and not self.path.is_dir():
+            return False
+        found = self.path.rglob("*")
+        return all(item == self.checkpoints_path or item.name.startswith(".") for item in found)
+
     @property
     def model_path(self) -> Path:
         return self.path / "model.keras"
 
     @property
-    def last_path(self) -> Path:
-        return self.path / "checkpoints" / "last.keras"
+    def checkpoints_path(self) -> Path:
+        return self.path / "checkpoints"
 
     @property
     def history_path(self) -> Path:
@@ -82,6 +95,14 @@ class Run:
         """history.csv, a row an epoch."""
         with self.history_path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file))
+
+    def write_history(self, rows: list[dict]) -> None:
+        """history.csv; a column for each name that any row has."""
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+        self._write("history.csv", text.getvalue())
 
     def write_labels(self, class_names: Iterable[str]) -> None:
         names = list(class_names)

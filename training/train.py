@@ -3,36 +3,58 @@
 import platform
 import sys
 import warnings
-from dataclasses import asdict, replace
-from pathlib import PurePath
+from dataclasses import asdict, fields, replace
+from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import keras_vit
 from keras_vit.config import UserError
-from keras_vit.create import config_for
 from keras_vit.weights import LoadReport, Weights, WeightsWarning
-from training.callbacks import make_callbacks
+from training import checkpoint
 from training.config import TrainConfig
-from training.data.augment import AUGMENTATIONS, Augmentation
-from training.data.pipeline import evaluation_dataset, training_dataset
-from training.data.preprocess import Preprocess
+from training.data.pipeline import Entry, training_dataset, validation_dataset
 from training.data.sources import Source, open_source
 from training.defaults import resolve
-from training.optimizer import make_optimizer
+from training.distribution import distribute, make_strategy, part_of
+from training.fit import Fit, fit
+from training.making import (
+    class_weights,
+    make_augmentation,
+    make_model,
+    make_preprocess,
+    make_trainer,
+    model_word,
+    open_pretrained,
+    steps_per_epoch,
+)
+from training.resume import check_same_run, restore_weights
 from training.run import Run, check_free, unused_path
-from training.schedule import WarmupCosine
+from training.trainer import Trainer
 
-POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
+# Where and how often to save, and on which devices: another place may go on with the same run.
+NOT_OF_THE_RUN = (
+    "output",
+    "overwrite",
+    "resume",
+    "resume_weights_only",
+    "strategy",
+    "devices",
+    "cluster",
+    "task",
+)
+DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
 
 
 def main(config: TrainConfig) -> None:
+    strategy = make_strategy(config)  # before anything else of TensorFlow
     keras.utils.set_random_seed(config.seed)
+    if config.deterministic:
+        tf.config.experimental.enable_op_determinism()
     warnings.simplefilter("ignore", WeightsWarning)  # the report says the same in its place
-    if config.output:
-        check_free(config.output, config.overwrite)  # before the work of reading the data
+    chief = part_of(strategy).index == 0
+    before = find_run(config) if config.output else None  # ahead of the work of reading the data
     source = open_source(
         config.data,
         seed=config.seed,
@@ -41,147 +63,101 @@ def main(config: TrainConfig) -> None:
         data_dir=config.data_dir,
     )
     weights = open_pretrained(config) if config.weights else None
-    config = resolve(config, source, weights)
+    config = resolve(config, source, weights, strategy.num_replicas_in_sync * config.accumulate)
+    settings, facts = saved_settings(config), made_with(source, weights)
+    if before and config.resume:
+        check_same_run(before, settings, facts, source.class_names)
     preprocess = make_preprocess(config, source, weights)
     augmentation = make_augmentation(config)
-    model = make_model(config, source, weights)
-    report = keras_vit.load_weights(model, weights) if weights else None
-    describe(config, source, model, report)
-
-    run = Run.create(config.output or unused_path(default_name(config, source)), config.overwrite)
-    # Whoever repeats the run from this file gets another folder.
-    settings = asdict(replace(config, output=None, overwrite=False))
-    run.write_config(settings, made_with(source, weights))
-    run.write_labels(source.class_names)
-    run.write_preprocess(preprocess.to_dict())
-    run.write_skipped((item.path, item.reason) for item in source.skipped)
-
-    num_classes = len(source.class_names)
-    train = training_dataset(
-        source.splits["train"],
-        preprocess,
-        augmentation,
-        num_classes=num_classes,
-        batch_size=config.batch_size,
-        seed=config.seed,
-        class_weights=class_weights(source) if config.balance else None,
-        cache=config.cache,
-    )
-    validation = evaluation_dataset(
-        source.splits["validation"], preprocess, batch_size=config.batch_size
-    ).map(lambda images, labels: (images, tf.one_hot(labels, num_classes)))
-
     steps = steps_per_epoch(config, source)
-    schedule = WarmupCosine(
-        config.learning_rate, round(config.warmup_epochs * steps), config.epochs * steps
+    with strategy.scope():
+        model = make_model(config, source, weights)
+        report = keras_vit.load_weights(model, weights) if weights else None
+        trainer = make_trainer(config, model, steps)
+    if chief:
+        describe(config, source, model, report)
+
+    run = before or open_run(config, source, chief)
+    if chief and not (before and config.resume):
+        run.write_config(settings, facts)
+        run.write_labels(source.class_names)
+        run.write_preprocess(preprocess.to_dict())
+        run.write_skipped((item.path, item.reason) for item in source.skipped)
+    if config.resume_weights_only:
+        start_from_weights(run, trainer, chief)
+
+    part, num_classes = part_of(strategy), len(source.class_names)
+    weights_of_classes = class_weights(source) if config.balance else None
+
+    def make_dataset(entry: Entry):
+        dataset = training_dataset(
+            source.splits["train"],
+            preprocess,
+            augmentation,
+            num_classes=num_classes,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            class_weights=weights_of_classes,
+            cache=config.cache,
+            part=part,
+            entry=entry,
+        )
+        return distribute(strategy, dataset, config.batch_size)
+
+    held_out = source.splits["validation"]
+    validation = validation_dataset(
+        held_out, preprocess, num_classes=num_classes, batch_size=config.batch_size, part=part
     )
-    model.compile(
-        optimizer=make_optimizer(config, model, schedule),
-        loss=keras.losses.CategoricalCrossentropy(
-            from_logits=True, label_smoothing=config.label_smoothing
-        ),
-        metrics=make_metrics(num_classes),
+    fit(
+        Fit(
+            trainer,
+            run,
+            config,
+            make_dataset,
+            distribute(strategy, validation, config.batch_size),
+            steps,
+            validation_steps=-(-held_out.num_examples // config.batch_size),
+        )
     )
-    model.fit(
-        train,
-        epochs=config.epochs,
-        steps_per_epoch=steps,
-        validation_data=validation,
-        shuffle=False,  # is the pipeline's work
-        verbose=1 if sys.stdout.isatty() else 2,  # in a file a line an epoch, no bar
-        callbacks=make_callbacks(config, run),
-    )
-    closing_words(run)
+    if chief:
+        closing_words(run)
 
 
-def open_pretrained(config: TrainConfig) -> Weights:
-    """The weight file that the run starts from."""
-    like = keras_vit.find_config(config.model) if config.model else None
-    return keras_vit.open_weights(config.weights, image_size=config.image_size, like=like)
+def find_run(config: TrainConfig) -> Run | None:
+    """The run to go on with, None for a new one.
+
+    Raises: UserError: something is in the way, or there is nothing to take weights from.
+    """
+    run = Run(Path(config.output))
+    going_on = config.resume or config.resume_weights_only
+    if going_on and run.has_begun():
+        return run
+    if config.resume_weights_only:
+        raise UserError(f"output={config.output!r} is no run to take weights from")
+    if not (config.resume and run.is_empty()):
+        check_free(config.output, config.overwrite)
+    return None
 
 
-def make_preprocess(config: TrainConfig, source: Source, weights: Weights | None) -> Preprocess:
-    """As the config says, with the mean and standard deviation that the weights know."""
-    known = weights.preprocessing if weights else {}
-    moments = {name: known[name] for name in ("mean", "std") if name in known}
-    if any(len(values) != source.channels for values in moments.values()):
-        moments = {name: [float(np.mean(values))] for name, values in moments.items()}
-    return Preprocess(
-        image_size=config.image_size,
-        channels=source.channels,
-        resize=config.resize,
-        crop_fraction=config.crop_fraction,
-        interpolation=config.interpolation,
-        **moments,
-    )
+def saved_settings(config: TrainConfig) -> dict:
+    """What config.yaml keeps: a run repeated from it has a folder and devices of its own."""
+    return asdict(replace(config, **{name: DEFAULTS[name] for name in NOT_OF_THE_RUN}))
 
 
-def make_augmentation(config: TrainConfig) -> Augmentation:
-    """The preset with what the config changes of it."""
-    preset = AUGMENTATIONS[config.augment]
-    changes = {
-        name: getattr(config, name)
-        for name in ("flip", "color_jitter", "erasing", "mixup", "cutmix")
-    }
-    if config.crop_scale is not None:
-        changes["crop_scale"] = (config.crop_scale, 1.0)
-    if config.randaugment is not None:
-        changes["randaugment_layers"] = 2 if config.randaugment else 0
-        changes["randaugment_magnitude"] = config.randaugment
-    return replace(preset, **{name: v for name, v in changes.items() if v is not None})
+def open_run(config: TrainConfig, source: Source, chief: bool) -> Run:
+    """The new run's folder, made by the chief."""
+    path = config.output or unused_path(default_name(config, source))
+    return Run.create(path, config.overwrite or config.resume) if chief else Run(Path(path))
 
 
-def make_model(config: TrainConfig, source: Source, weights: Weights | None = None) -> keras.Model:
-    """The model, not filled yet, with what `freeze` names set to stay as it is."""
-    overrides = {
-        "image_size": config.image_size,
-        "in_channels": source.channels,
-        "num_classes": len(source.class_names),
-        "dropout": config.dropout,
-        "drop_path": config.drop_path,
-        "patch_dropout": config.patch_dropout or None,  # a Mixer has none to set
-    }
-    overrides = {name: value for name, value in overrides.items() if value is not None}
-    architecture = config.model
-    if weights:
-        architecture, overrides = config_for(config.model, weights, **overrides), {}
-    model = keras_vit.create_model(architecture, dtype=POLICIES[config.precision], **overrides)
-    blocks = [layer for layer in model.layers if layer.name.startswith("block_")]
-    if config.freeze == "backbone":
-        for layer in model.layers:
-            layer.trainable = layer.name.startswith("head")
-    elif config.freeze != "none":
-        count = int(config.freeze)
-        if count > len(blocks):
-            raise UserError(f"freeze={count}: {model_word(config)} has only {len(blocks)} blocks")
-        for layer in model.layers[: model.layers.index(blocks[0]) + count]:
-            layer.trainable = False
-    return model
-
-
-def class_weights(source: Source) -> np.ndarray:
-    """Weights inverse to each class's frequency, whose mean over the examples is 1."""
-    counts = source.splits["train"].class_counts(len(source.class_names))
-    return counts.sum() / (np.count_nonzero(counts) * np.maximum(counts, 1))
-
-
-def steps_per_epoch(config: TrainConfig, source: Source) -> int:
-    return max(1, round(source.splits["train"].num_examples / config.batch_size))
-
-
-def make_metrics(num_classes: int) -> list[keras.metrics.Metric]:
-    metrics = [keras.metrics.CategoricalAccuracy(name="accuracy")]
-    if num_classes > 5:
-        metrics.append(keras.metrics.TopKCategoricalAccuracy(5, name="top5"))
-    return metrics
-
-
-def model_word(config: TrainConfig) -> str:
-    """What stands for the model in a line: its name, or its weight file's."""
-    if config.model:
-        return config.model
-    path = PurePath(config.weights)
-    return path.parent.name if path.stem == "model" else path.stem  # RUN/model.keras
+def start_from_weights(run: Run, trainer: Trainer, chief: bool) -> None:
+    """Fill the model from the run's newest checkpoint, which is set aside, and begin at step 0."""
+    arrays, _ = checkpoint.newest(run.checkpoints_path, or_before=True)
+    missing = restore_weights(trainer, arrays)
+    if chief:
+        checkpoint.set_aside(run.checkpoints_path)
+        left = f"; these begin anew: {', '.join(missing)}" if missing else ""
+        print(f"Weights    from the run's last checkpoint{left}", flush=True)
 
 
 def default_name(config: TrainConfig, source: Source) -> str:

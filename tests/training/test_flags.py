@@ -13,14 +13,14 @@ from training.run import Run
 
 FLAGS = {
     "train": """
-        --data --data-dir --validation-fraction --max-skipped --cache
-        --model --weights --recipe --image-size --dropout --drop-path --patch-dropout --freeze
-        --epochs --batch-size --optimizer --learning-rate --scale-learning-rate --warmup-epochs
-        --weight-decay --layer-decay --clip-norm --label-smoothing --balance --ema
-        --early-stopping --precision --seed
-        --resize --crop-fraction --interpolation --augment --flip --crop-scale --randaugment
-        --color-jitter --erasing --mixup --cutmix
-        --output --overwrite
+        --data --data-dir --validation-fraction --max-skipped --cache --model --weights --recipe
+        --image-size --dropout --drop-path --patch-dropout --freeze --epochs --batch-size
+        --optimizer --learning-rate --scale-learning-rate --warmup-epochs --weight-decay
+        --layer-decay --clip-norm --label-smoothing --balance --ema --early-stopping --precision
+        --seed --resize --crop-fraction --interpolation --augment --flip --crop-scale
+        --randaugment --color-jitter --erasing --mixup --cutmix --strategy --devices --cluster
+        --task --accumulate --steps-per-execution --output --overwrite --resume
+        --resume-weights-only --checkpoint-every --keep-checkpoints --on-nan --deterministic
     """,
     "evaluate": """
         RUN --data --data-dir --split --batch-size --real-labels

@@ -7,19 +7,19 @@ import sys
 import time
 from dataclasses import replace
 
-import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from training import cli
+from training import checkpoint, cli
 from training import train as command
 from training.config import TrainConfig
 from training.data.pipeline import evaluation_dataset
 from training.data.preprocess import Preprocess
 from training.data.sources import IndexedSplit, open_source
+from training.making import class_weights, make_metrics, make_model
 from training.run import Run
-from training.train import class_weights, closing_words, make_metrics
+from training.train import closing_words
 
 TINY = ("--model", "vit_mu4", "--batch-size", "128", "--augment", "none")
 
@@ -50,11 +50,11 @@ def test_the_best_of_the_history_is_the_model_that_is_kept(tmp_path, flags):
     run = Run.open(tmp_path / "run")
     best = max(float(row["val_accuracy"]) for row in run.read_history())
     assert accuracy(run) == pytest.approx(best, abs=1e-6)
-    average = keras.saving.load_model(run.last_path).optimizer
-    average = getattr(average, "inner_optimizer", average)._model_variables_moving_average
     rows = [float(row["val_accuracy"]) for row in run.read_history()]
     if rows.index(best) == 2:  # the last epoch is the best: its averages are what is kept
-        for kept, mean in zip(run.load_model().trainable_variables, average, strict=True):
+        arrays, _ = checkpoint.newest(run.checkpoints_path)
+        averages = [array for name, array in arrays.items() if name.endswith("_average")]
+        for kept, mean in zip(run.load_model().trainable_variables, averages, strict=True):
             np.testing.assert_array_equal(kept, mean)
 
 
@@ -70,7 +70,9 @@ def test_ctrl_c_ends_in_one_line_and_leaves_a_whole_run(tmp_path):
             time.sleep(0.1)
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130, errors.read_text()
-    assert errors.read_text().splitlines()[-1] == "keras-vit: stopped by Ctrl-C"
+    assert errors.read_text().splitlines()[-1] == (
+        f"keras-vit train: stopped, and saved. To go on: keras-vit train --resume --output {path}"
+    )
     assert "Traceback" not in errors.read_text()
     assert Run.open(path).load_model().output_shape == (None, 10)
 
@@ -144,7 +146,7 @@ def test_settings_of_the_model_reach_it():
     config = TrainConfig(
         model="vit_xxs4", image_size=(8, 8), dropout=0.1, drop_path=0.2, patch_dropout=0.25
     )
-    model = command.make_model(config, source)
+    model = make_model(config, source)
     found = {type(layer).__name__: layer.rate for layer in model.layers if hasattr(layer, "rate")}
     assert found == {"PatchDropout": 0.25, "Dropout": 0.1}
     blocks = [layer for layer in model.layers if layer.name.startswith("block_")]

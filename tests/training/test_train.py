@@ -15,8 +15,8 @@ from training import cli
 from training.config import TrainConfig
 from training.data.augment import AUGMENTATIONS
 from training.data.sources import open_source
+from training.making import class_weights, make_augmentation, make_model, steps_per_epoch
 from training.run import Run
-from training.train import class_weights, make_augmentation, make_model, steps_per_epoch
 
 TINY = ("--model", "vit_mu4", "--batch-size", "128")
 
@@ -209,7 +209,7 @@ def test_a_diverging_run_keeps_its_best_model_and_says_why(tmp_path, capsys):
     words += ["--clip-norm", "none", "--warmup-epochs", "0", "--output", str(path)]
     assert cli.main(["train", *words]) == 2
     error = capsys.readouterr().err.strip().split("\n")[-1]
-    assert error.startswith("keras-vit train: the loss became ")
+    assert error.startswith("keras-vit train: the loss was not finite at step ")
     assert "--learning-rate" in error
 
 

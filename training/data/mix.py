@@ -6,7 +6,7 @@ Each image's partner is the one before it in the batch: any batch size works, 1 
 import tensorflow as tf
 
 
-def mix_batch(images, labels, mixup: float, cutmix: float, seed):
+def mix_batch(images, labels, mixup: float, cutmix: float, seed, partners=None):
     """Mix a batch with itself.
 
     Args:
@@ -15,13 +15,18 @@ def mix_batch(images, labels, mixup: float, cutmix: float, seed):
         mixup, cutmix: alphas of the Beta distributions; 0 leaves that way out. With both, one is
             drawn for each batch, equally often.
         seed: int `(2,)`.
+        partners: (images, labels) of each image's partner, where the batch at hand is only a part
+            of a larger one.
 
     Returns: images and labels of the same shapes; rows of the labels still sum to 1.
     """
     choice_seed, seed = tf.unstack(tf.random.split(seed, 2))
+    batch = images, labels
+    if partners is None:
+        partners = tuple(tf.roll(part, 1, axis=0) for part in batch)
     ways = [(mixup_batch, mixup), (cutmix_batch, cutmix)]
     branches = [
-        lambda way=way, alpha=alpha: way(images, labels, alpha, seed)
+        lambda way=way, alpha=alpha: way(batch, partners, alpha, seed)
         for way, alpha in ways
         if alpha
     ]
@@ -33,14 +38,15 @@ def mix_batch(images, labels, mixup: float, cutmix: float, seed):
     return tf.cond(mixes, *branches)
 
 
-def mixup_batch(images, labels, alpha: float, seed):
+def mixup_batch(batch, partners, alpha: float, seed):
     """Weighted mean of each image and its partner, weight from Beta(alpha, alpha), one a batch."""
     weight = beta(alpha, seed)
-    return _blend(images, weight), _blend(labels, weight)
+    return tuple(_blend(*pair, weight) for pair in zip(batch, partners, strict=True))
 
 
-def cutmix_batch(images, labels, alpha: float, seed):
+def cutmix_batch(batch, partners, alpha: float, seed):
     """Paste a box of the partner; labels are weighted by the area that is truly pasted."""
+    (images, labels), (partner_images, partner_labels) = batch, partners
     weight_seed, place_seed = tf.unstack(tf.random.split(seed, 2))
     _, height, width, _ = images.shape
     side = tf.sqrt(1.0 - beta(alpha, weight_seed))
@@ -49,9 +55,9 @@ def cutmix_batch(images, labels, alpha: float, seed):
     left, right = _span(centre[1], side, width)
     y, x = tf.range(height)[:, None], tf.range(width)[None]
     inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
-    images = tf.where(inside[None, :, :, None], tf.roll(images, 1, axis=0), images)
+    images = tf.where(inside[None, :, :, None], partner_images, images)
     pasted = tf.cast((bottom - top) * (right - left), tf.float32) / (height * width)
-    return images, _blend(labels, 1.0 - pasted)
+    return images, _blend(labels, partner_labels, 1.0 - pasted)
 
 
 def _span(centre, side, length: int):
@@ -62,8 +68,8 @@ def _span(centre, side, length: int):
     return tf.unstack(tf.cast(tf.clip_by_value(ends, 0, length), tf.int32))
 
 
-def _blend(values, weight):
-    return weight * values + (1.0 - weight) * tf.roll(values, 1, axis=0)
+def _blend(values, partners, weight):
+    return weight * values + (1.0 - weight) * partners
 
 
 def beta(alpha: float, seed):

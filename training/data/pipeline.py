@@ -2,8 +2,10 @@
 
 Training example number i of the endless stream belongs to epoch i // n; its place in that epoch,
 its crop, its colours, all come from (seed, i) by stateless operations. So the same seed gives the
-same batches on any number of threads, and an indexed stream can be entered anywhere.
+same batches on any number of threads and machines, and the stream can be entered anywhere.
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +19,37 @@ SHUFFLE_BUFFER = 4096  # images of a stream, still encoded
 AUTOTUNE = tf.data.AUTOTUNE
 
 
+@dataclass(frozen=True)
+class Part:
+    """The part of every global batch that one worker makes: number `index` of `count` alike."""
+
+    index: int = 0
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a stream of training batches is entered.
+
+    step: how many batches came before.
+    left_out: numbers of batches that never come, ascending; later ones take their place.
+    """
+
+    step: int = 0
+    left_out: tuple[int, ...] = ()
+
+    def numbers(self) -> tf.data.Dataset:
+        """The numbers of the batches that do come, int64, without end."""
+        steps = tf.data.Dataset.range(self.step, np.iinfo(np.int64).max)
+        return steps.map(lambda step: self.number(step))
+
+    def number(self, step):
+        """Number of the batch of this step, int64."""
+        step = tf.cast(step, tf.int64)
+        gaps = np.array(self.left_out, np.int64) - np.arange(len(self.left_out))
+        return step + tf.searchsorted(gaps, [step], "right", tf.int64)[0]
+
+
 def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     split: IndexedSplit | StreamSplit,
     preprocess: Preprocess,
@@ -27,22 +60,32 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     seed: int,
     class_weights: np.ndarray | None = None,
     cache: bool = False,
+    part: Part = Part(),
+    entry: Entry = Entry(),
 ) -> tf.data.Dataset:
     """Endless training batches; every image comes once an epoch, batches may cross epochs.
 
     Args:
         split: what to train on.
         preprocess, augmentation: what each image becomes.
-        num_classes, batch_size, seed: as named.
+        num_classes, seed: as named.
+        batch_size: of the global batch; `part.count` divides it.
         class_weights: float `(num_classes,)`; adds sample weights, for mixed labels the weighted
             mean of their classes' weights.
         cache: keep the images in memory as they are stored (encoded), so that a slow disk is read
             only once.
+        part: what of each batch is made here: all parts together are the batches of one machine.
+        entry: where the stream begins.
 
     Returns: batches of (float32 images `(B, H, W, C)`, float32 labels `(B, num_classes)`), and
-        float32 weights `(B,)` with `class_weights`.
+        float32 weights `(B,)` with `class_weights`; B is `batch_size / part.count`.
     """
-    examples = endless(split, seed, cache)
+    mixes = augmentation.mixup > 0 or augmentation.cutmix > 0
+    # An image is mixed with the one before it in the global batch: a part needs that one too.
+    borrowed = int(mixes and part.count > 1)
+    own = batch_size // part.count
+    places = (np.arange(-borrowed, own) + part.index * own) % batch_size
+    examples = training_examples(split, seed, cache, batch_size, places, entry)
 
     def augment(number, image, label):
         example_seed = tf.stack([tf.constant(seed, tf.int64), number])
@@ -50,10 +93,11 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
         return image, tf.one_hot(label, num_classes)
 
     def mix(number, batch):
-        images, labels = batch
+        partners = tuple(value[:-1] for value in batch) if borrowed else None
+        images, labels = (value[borrowed:] for value in batch)
         mix_seed = tf.stack([tf.constant(~seed, tf.int64), number])
         images, labels = mix_batch(
-            images, labels, augmentation.mixup, augmentation.cutmix, mix_seed
+            images, labels, augmentation.mixup, augmentation.cutmix, mix_seed, partners
         )
         if class_weights is None:
             return images, labels
@@ -61,34 +105,81 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
         return images, labels, weights
 
     batches = examples.map(augment, num_parallel_calls=AUTOTUNE, deterministic=True)
-    batches = batches.batch(batch_size, drop_remainder=True)
-    batches = batches.enumerate().map(mix, num_parallel_calls=AUTOTUNE, deterministic=True)
+    batches = batches.batch(len(places), drop_remainder=True)
+    batches = tf.data.Dataset.zip(entry.numbers(), batches)
+    batches = batches.map(mix, num_parallel_calls=AUTOTUNE, deterministic=True)
     return batches.prefetch(AUTOTUNE)
 
 
-def endless(split: IndexedSplit | StreamSplit, seed: int, cache: bool) -> tf.data.Dataset:
-    """(number in the stream int64, image as stored, int32 label), each epoch in its own order."""
-    if isinstance(split, IndexedSplit):
-        return _endless_indexed(split, seed, cache)
+def training_examples(  # noqa: PLR0913
+    split: IndexedSplit | StreamSplit,
+    seed: int,
+    cache: bool,
+    batch_size: int,
+    places: np.ndarray,
+    entry: Entry,
+) -> tf.data.Dataset:
+    """(number in the stream int64, image as stored, int32 label) at these places of each batch."""
+    if isinstance(split, StreamSplit):
+        return _stream(split, seed, cache, batch_size, places, entry)
 
-    examples = split.open(None).cache() if cache else split.open(seed)
-    examples = examples.shuffle(SHUFFLE_BUFFER, seed=seed, reshuffle_each_iteration=True).repeat()
-    return examples.enumerate().map(lambda number, example: (number, *example))
-
-
-def _endless_indexed(split: IndexedSplit, seed: int, cache: bool) -> tf.data.Dataset:
     labels = tf.constant(split.labels)
     count = split.num_examples
     read = _cached(split) if cache else split.read
 
     def one(number):
         epoch, place = number // count, number % count
-        key = tf.stack([tf.constant(seed, tf.int64), epoch])
-        index = tf.random.experimental.index_shuffle(place, key, count - 1)
+        index = tf.random.experimental.index_shuffle(place, order_key(seed, epoch), count - 1)
         return number, read(index), tf.gather(labels, index)
 
-    numbers = tf.data.Dataset.range(np.iinfo(np.int64).max)
+    numbers = entry.numbers().flat_map(
+        lambda batch: tf.data.Dataset.from_tensor_slices(batch * batch_size + places)
+    )
     return numbers.map(one, num_parallel_calls=AUTOTUNE, deterministic=True)
+
+
+def order_key(seed: int, epoch):
+    """Int64 `(2,)`, what the order of an epoch follows from."""
+    return tf.stack([tf.constant(seed, tf.int64), epoch])
+
+
+def _stream(  # noqa: PLR0913
+    split: StreamSplit,
+    seed: int,
+    cache: bool,
+    batch_size: int,
+    places: np.ndarray,
+    entry: Entry,
+) -> tf.data.Dataset:
+    """Every worker reads all, still encoded, and keeps its places: the order is the buffer's."""
+    kept = split.open(None).cache() if cache else None
+
+    def epoch(number):
+        key = order_key(seed, number)
+        examples = split.open(key) if kept is None else kept
+        tf.random.set_seed(
+            1
+        )  # of this graph alone; beside a 0, shuffle takes no tensor as its seed
+        buffer_seed = tf.random.stateless_uniform([], key, None, None, tf.int64)
+        return examples.shuffle(SHUFFLE_BUFFER, buffer_seed, reshuffle_each_iteration=False)
+
+    start = int(entry.number(entry.step)) * batch_size
+    first, skipped = divmod(start, split.num_examples)
+    epochs = tf.data.Dataset.range(first, np.iinfo(np.int64).max)
+    examples = epochs.flat_map(epoch).skip(skipped).enumerate(start)
+    windows = examples.map(lambda number, example: (number, *example)).window(
+        batch_size, drop_remainder=True
+    )
+    left_out = tf.constant(entry.left_out, tf.int64)
+
+    def own(numbers, images, labels):
+        window = tf.data.Dataset.zip(numbers, images, labels)
+        runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
+        parts = [window.skip(int(run[0])).take(len(run)) for run in runs]
+        whole = parts[0] if len(parts) == 1 else parts[0].concatenate(parts[1])
+        return whole.filter(lambda number, *_: ~tf.reduce_any(number // batch_size == left_out))
+
+    return windows.flat_map(own)
 
 
 def _cached(split: IndexedSplit):
@@ -106,15 +197,64 @@ def evaluation_dataset(
 
     Returns: batches of (float32 images `(B, H, W, C)`, int32 labels `(B,)`).
     """
-    if isinstance(split, IndexedSplit):
-        labels = tf.constant(split.labels)
-        examples = tf.data.Dataset.range(split.num_examples).map(
-            lambda index: (split.read(index), tf.gather(labels, index)), num_parallel_calls=AUTOTUNE
-        )
-    else:
-        examples = split.open(None)
-    images = examples.map(
+    images = _examples(split).map(
         lambda image, label: (preprocess_image(image, preprocess), label),
         num_parallel_calls=AUTOTUNE,
     )
     return images.batch(batch_size).prefetch(AUTOTUNE)
+
+
+def validation_dataset(
+    split: IndexedSplit | StreamSplit,
+    preprocess: Preprocess,
+    *,
+    num_classes: int,
+    batch_size: int,
+    part: Part = Part(),
+) -> tf.data.Dataset:
+    """Every example once, in batches that are all full: what fills the last one has weight 0.
+
+    Returns: batches of (float32 images `(B, H, W, C)`, float32 labels `(B, num_classes)`, float32
+        weights `(B,)`); B is `batch_size / part.count`.
+    """
+    own = batch_size // part.count
+
+    def is_own(number, *_):
+        return number % batch_size // own == part.index
+
+    def prepare(image, label, weight):
+        return preprocess_image(image, preprocess), tf.one_hot(label, num_classes), weight
+
+    examples = _filled(split, split.num_examples + -split.num_examples % batch_size, is_own)
+    examples = examples.map(prepare, num_parallel_calls=AUTOTUNE)
+    return examples.batch(own, drop_remainder=True).prefetch(AUTOTUNE)
+
+
+def _filled(split: IndexedSplit | StreamSplit, total: int, is_own) -> tf.data.Dataset:
+    """(image as stored, int32 label, float32 weight): one's own of the split's and then repeats."""
+    count = split.num_examples
+    if isinstance(split, IndexedSplit):
+        labels = tf.constant(split.labels)
+
+        def read(number):
+            index = tf.minimum(number, count - 1)
+            return split.read(index), tf.gather(labels, index), tf.cast(number < count, tf.float32)
+
+        numbers = tf.data.Dataset.range(total).filter(is_own)
+        return numbers.map(read, num_parallel_calls=AUTOTUNE)
+
+    examples = split.open(None)
+    examples = examples.concatenate(examples.take(1).repeat(total - count)).enumerate()
+    return examples.filter(is_own).map(
+        lambda number, example: (*example, tf.cast(number < count, tf.float32))
+    )
+
+
+def _examples(split: IndexedSplit | StreamSplit) -> tf.data.Dataset:
+    """(image as stored, int32 label) of every example in the order of the split."""
+    if isinstance(split, StreamSplit):
+        return split.open(None)
+    labels = tf.constant(split.labels)
+    return tf.data.Dataset.range(split.num_examples).map(
+        lambda index: (split.read(index), tf.gather(labels, index)), num_parallel_calls=AUTOTUNE
+    )

@@ -35,13 +35,13 @@ class IndexedSplit:
 class StreamSplit:
     """A split that is read from one end to the other.
 
-    open: shuffle seed, or None for the order of the files, to a `tf.data.Dataset` of one pass over
-        (encoded bytes or uint8 `(H, W, C)`, int32 label). With a seed each pass has another order,
-        and the sequence of orders is always the same.
+    open: an int64 key `(2,)` of the order, or None for the order of the files, to a
+        `tf.data.Dataset` of one pass over (encoded bytes or uint8 `(H, W, C)`, int32 label); graph
+        code. The same key always gives the same order.
     """
 
     num_examples: int
-    open: Callable[[int | None], tf.data.Dataset]
+    open: Callable[[tf.Tensor | None], tf.data.Dataset]
 
     def class_counts(self, num_classes: int) -> np.ndarray:
         """Examples of each class, int64 `(num_classes,)`; reads the split once."""

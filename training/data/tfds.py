@@ -40,7 +40,7 @@ def open_tfds(name: str, data_dir: str | None, validation_fraction: float) -> So
             decoders={image_key: tfds.decode.SkipDecoding()},
         ).map(lambda example: (example[image_key], tf.cast(example[label_key], tf.int32)))
         # TFDS files are shuffled when they are made; the pipeline's buffer does the rest.
-        return StreamSplit(builder.info.splits[spec].num_examples, lambda seed: dataset)
+        return StreamSplit(builder.info.splits[spec].num_examples, lambda key: dataset)
 
     names = list(builder.info.splits)
     validation = next((known for known in VALIDATION_NAMES if known in names), None)

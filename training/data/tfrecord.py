@@ -91,10 +91,11 @@ def reader(shards: list[Path], num_classes: int):
         with tf.control_dependencies([in_range]):
             return example["image/encoded"], tf.cast(label, tf.int32)
 
-    def open_split(seed):
-        files = tf.data.Dataset.from_tensor_slices(names)
-        if seed is not None:
-            files = files.shuffle(len(names), seed=seed, reshuffle_each_iteration=True)
+    def open_split(key):
+        order = tf.range(len(names), dtype=tf.int64)
+        if key is not None:
+            order = tf.random.experimental.index_shuffle(order, key, len(names) - 1)
+        files = tf.data.Dataset.from_tensor_slices(tf.gather(names, order))
         records = files.interleave(
             tf.data.TFRecordDataset,
             cycle_length=min(FILES_AT_ONCE, len(names)),

@@ -6,7 +6,13 @@ import pytest
 import tensorflow as tf
 
 from training.data.augment import AUGMENTATIONS, Augmentation
-from training.data.pipeline import evaluation_dataset, training_dataset
+from training.data.pipeline import (
+    Entry,
+    Part,
+    evaluation_dataset,
+    training_dataset,
+    validation_dataset,
+)
 from training.data.preprocess import Preprocess, preprocess_image
 from training.data.sources import IndexedSplit, StreamSplit, open_source
 
@@ -26,7 +32,7 @@ def numbered(count=COUNT) -> IndexedSplit:
 def streamed(count=COUNT) -> StreamSplit:
     split = numbered(count)
 
-    def open_split(seed):
+    def open_split(key):
         numbers = tf.data.Dataset.range(count)
         return numbers.map(lambda i: (split.read(i), tf.gather(tf.constant(split.labels), i)))
 
@@ -147,3 +153,56 @@ def test_no_python_runs_for_an_image(photos):
         assert "DecodeJpeg" in operations or "DecodeAndCropJpeg" in operations
         assert "PyFunc" not in operations
     assert "DecodeAndCropJpeg" in functions(training)  # decoded only where it is cropped
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+def test_parts_of_all_workers_are_the_batches_of_one(make):
+    for strong in (AUGMENTATIONS["none"], Augmentation(mixup=0.8), Augmentation(cutmix=1.0)):
+        whole = batches(make(), 13, strong, batch_size=12)
+        for count in (2, 3):
+            parts = [
+                batches(make(), 13, strong, batch_size=12, part=Part(index, count))
+                for index in range(count)
+            ]
+            for number, batch in enumerate(whole):
+                for kind, values in enumerate(batch):
+                    theirs = np.concatenate([part[number][kind] for part in parts])
+                    np.testing.assert_array_equal(theirs, values)
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+def test_a_stream_can_be_entered_anywhere(make):
+    strong = Augmentation(mixup=0.8)
+    whole = batches(make(), 20, strong)
+    for first in (1, 5, 6, 17):
+        rest = batches(make(), 20 - first, strong, entry=Entry(first))
+        for ours, theirs in zip(whole[first:], rest, strict=True):
+            np.testing.assert_array_equal(ours[0], theirs[0])
+            np.testing.assert_array_equal(ours[1], theirs[1])
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+def test_batches_that_are_left_out_never_come(make):
+    strong = Augmentation(mixup=0.8)
+    whole = batches(make(), 12, strong)
+    wanted = [batch for number, batch in enumerate(whole) if number not in (2, 3, 7)]
+    for first in (0, 2, 4):
+        found = batches(make(), 9 - first, strong, entry=Entry(first, (2, 3, 7)))
+        for ours, theirs in zip(wanted[first:], found, strict=True):
+            np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("make", [numbered, streamed])
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_validation_counts_every_image_once(make, count):
+    parts = [
+        validation_dataset(make(22), RAW, num_classes=3, batch_size=8, part=Part(index, count))
+        for index in range(count)
+    ]
+    steps = [list(part.as_numpy_iterator()) for part in parts]
+    assert {len(batches) for batches in steps} == {3}
+    in_order = [batch for step in zip(*steps, strict=True) for batch in step]
+    images, labels, weights = (np.concatenate(values) for values in zip(*in_order, strict=True))
+    assert weights.tolist() == [1.0] * 22 + [0.0] * 2
+    assert images[:22, 0, 0, 0].round().tolist() == list(range(22))
+    assert labels[:22].argmax(axis=1).tolist() == [number % 3 for number in range(22)]
