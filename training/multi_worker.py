@@ -5,7 +5,6 @@ Two places of Keras's TensorFlow trainer are wrong under `MultiWorkerMirroredStr
 `reduce_per_replica` reduces the scalar logs of a step along an axis that they do not have.
 `ReplicatedModel` builds from the part of one replica instead, and takes the logs of one: the
 figures of an epoch come from the metrics' own variables, which TensorFlow sums over all replicas.
-`tests/training/test_multi_worker.py` fails once Keras no longer needs this module.
 """
 
 import keras
@@ -20,7 +19,8 @@ class ReplicatedModel(keras.Model):
     """
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        if self.compiled and self._compile_metrics.built and self._compile_loss.built:
+        parts = (self._compile_metrics, self._compile_loss, self.optimizer)
+        if all(part is None or part.built for part in parts):
             return
         if iterator is not None:
             _, _, batches = next(iter(iterator))
