@@ -8,7 +8,6 @@ exit status 1 if any weight, history row or best model differs.
 """
 
 import argparse
-import csv
 import os
 import random
 import shutil
@@ -18,6 +17,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+
+from training import checkpoint
+from training.run import Run
 
 RUN = "--data digits --model vit_mu4 --batch-size 128 --epochs 4 --dropout 0.1 --drop-path 0.1"
 RUN += " --ema 0.9 --early-stopping 3 --mixup 0.2 --checkpoint-every 4"
@@ -69,8 +71,8 @@ def main():
         shutil.rmtree(path, ignore_errors=True)
         child = [sys.executable, "-c", CHILD, place, str(call), *words, "--output", str(path)]
         status = quiet(child)
-        kept = sorted(file.name for file in path.glob("checkpoints/step_*.npz"))
-        kept = int(kept[-1][5:15]) if kept else 0
+        kept = checkpoint.checkpoints(Run(path).checkpoints_path)
+        kept = int(kept[-1].stem.removeprefix("step_")) if kept else 0
         finish([*words, "--resume"], path)
         equal = status == -signal.SIGKILL and same(whole, path)
         wrong += not equal
@@ -103,32 +105,25 @@ def finish(words: list[str], path: Path) -> None:
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether last state, best model's weights and history are the same, bit for bit."""
+    """Whether both ended, with the same last state, best model and history, bit for bit."""
+    (a, facts), (b, other_facts) = (
+        checkpoint.newest(Run(path).checkpoints_path) for path in (one, other)
+    )
+    weights = [Run(path).load_model().get_weights() for path in (one, other)]
     return (
-        arrays(one).keys() == arrays(other).keys()
-        and all(np.array_equal(a, arrays(other)[name]) for name, a in arrays(one).items())
+        facts["finished"]
+        and other_facts["finished"]
+        and a.keys() == b.keys()
+        and all(np.array_equal(a[name], b[name]) for name in a)
         and rows(one) == rows(other)
-        and best(one) == best(other)
+        and all(np.array_equal(x, y) for x, y in zip(*weights, strict=True))
     )
 
 
-def arrays(path: Path) -> dict[str, np.ndarray]:
-    newest = sorted(path.glob("checkpoints/step_*.npz"))[-1]
-    with np.load(newest) as file:
-        return {name: file[name] for name in file.files if name != "facts.json"}
-
-
 def rows(path: Path) -> list[dict]:
-    with (path / "history.csv").open(newline="") as file:
-        return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)]
-
-
-def best(path: Path) -> list[bytes]:
-    import keras
-
-    import keras_vit  # noqa: F401, registers the layers
-
-    return [w.tobytes() for w in keras.saving.load_model(path / "model.keras").get_weights()]
+    """The history without what the clock decides."""
+    history = Run(path).read_history()
+    return [{name: v for name, v in row.items() if name not in TIMES} for row in history]
 
 
 if __name__ == "__main__":

@@ -44,13 +44,10 @@ class Progress(keras.callbacks.Callback):
             self.left = (self.params["epochs"] - epoch) * self.params["steps"]
         self.epoch_start, self.epoch_done = time.monotonic(), 0
 
-    def on_train_batch_begin(self, batch, logs=None):
-        self.replayed = self.model.steps_to_replay > 0
-
     def on_train_batch_end(self, batch, logs=None):
         steps = self.model.steps_per_execution
         self.left -= steps
-        if not self.replayed:
+        if not self.model.replayed:
             self.done += steps
             self.epoch_done += steps
         self._add(logs)
@@ -158,14 +155,20 @@ class Checkpoints(keras.callbacks.Callback):
         super().__init__()
         self.run, self.config, self.part, self.signals = run, config, part, signals
         self.left_out, self.others = list(left_out), others
+        self.resumed = False
         self.metrics = None  # of the epoch that a checkpoint broke off
 
     def set_state(self, arrays: dict, facts: dict) -> None:
         """Go on from a checkpoint."""
+        self.resumed = True
         self.metrics = arrays if facts["steps"] else None
         for name, other in self.others.items():
             if name in facts["callbacks"]:
                 other.set_state(facts["callbacks"][name])
+
+    def on_train_begin(self, logs=None):
+        if self.config.on_nan == "rollback" and not self.resumed:
+            self.save(0, 0)  # somewhere to go back to
 
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
@@ -174,12 +177,11 @@ class Checkpoints(keras.callbacks.Callback):
             self.metrics = None
 
     def on_train_batch_begin(self, batch, logs=None):
-        self.replayed = self.model.steps_to_replay > 0
         if self.signals.received is not None:
             self.model.wish.assign(1.0)
 
     def on_train_batch_end(self, batch, logs=None):
-        if self.replayed:
+        if self.model.replayed:
             return
         self.check_loss()
         done = batch + 1

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_vit.config import UserError
+from training.run import put_in_place
 
 BEFORE = "before.npz"  # what --resume-weights-only starts from
 FACTS = "facts.json"
@@ -28,9 +29,7 @@ def save(folder: Path, step: int, arrays: dict[str, np.ndarray], facts: dict, ke
     try:
         with temporary.open("wb") as file:
             np.savez(file, **arrays, **{FACTS: text})
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        put_in_place(temporary, path)
         flush_folder(folder)
     except OSError as error:
         old = checkpoints(folder)

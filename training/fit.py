@@ -89,18 +89,10 @@ def find_start(job: Fit) -> tuple[dict, dict]:
     """(arrays, facts) of the newest checkpoint; of the very start where there is none."""
     found = checkpoint.newest(job.run.checkpoints_path)
     arrays, facts = found or ({}, START)
-    check_agreement(job, step_of(job, facts))
+    step = step_of(job, facts)
+    check_agreement(job, step)
     if found:
-        print(
-            f"Resumed    after step {step_of(job, facts)} (epoch {facts['epoch'] + 1})", flush=True
-        )
-        return arrays, facts
-    job.trainer.spread_seeds()
-    if job.config.on_nan == "rollback":  # needs somewhere to go back to
-        saver = make_callbacks(job, START, Signals())[-1]
-        saver.params, saver.model = {"steps": job.steps, "epochs": job.config.epochs}, job.trainer
-        saver.save(0, 0)
-        arrays, facts = checkpoint.newest(job.run.checkpoints_path) or (arrays, facts)
+        print(f"Resumed    after step {step} (epoch {facts['epoch'] + 1})", flush=True)
     return arrays, facts
 
 
@@ -117,6 +109,7 @@ def fit_from(job: Fit, arrays: dict, facts: dict, signals: Signals) -> None:
         callbacks[-1].set_state(arrays, facts)
     if facts["finished"]:
         return
+    trainer.spread_seeds()
     step = step_of(job, facts)
     trainer.start_at(step, facts["steps"])
     trainer.fit(

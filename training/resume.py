@@ -69,7 +69,6 @@ def restore(trainer, arrays: dict[str, np.ndarray]) -> None:
             raise UserError(f"the checkpoint has {theirs} for {name}, this run {ours}")
     for name, variable in variables.items():
         variable.assign(saved[name])
-    trainer.spread_seeds()
 
 
 def restore_weights(trainer, arrays: dict[str, np.ndarray]) -> list[str]:
@@ -86,7 +85,6 @@ def restore_weights(trainer, arrays: dict[str, np.ndarray]) -> list[str]:
             variable.assign(saved[place])
         else:
             missing.append(place)
-    trainer.spread_seeds()
     return missing
 
 

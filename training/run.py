@@ -55,8 +55,8 @@ class Run:
         """Whether nothing is there but what a run that was killed in its first moment leaves."""
         if self.path.exists() and not self.path.is_dir():
             return False
-        found = self.path.rglob("*")
-        return all(item == self.checkpoints_path or item.name.startswith(".") for item in found)
+        remains = {self.checkpoints_path, self.path / ".config.yaml.tmp"}
+        return remains.issuperset(self.path.rglob("*"))
 
     @property
     def model_path(self) -> Path:
@@ -182,9 +182,14 @@ class Run:
         self._replace(temporary, name)
 
     def _replace(self, temporary: Path, name: str) -> None:
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, self.path / name)
+        put_in_place(temporary, self.path / name)
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Flush a whole file, then give it its name: a kill leaves the old one."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
 
 
 def json_lines(values: dict) -> str:
@@ -210,7 +215,7 @@ def check_free(path: str | Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise UserError(f"output={str(path)!r} exists; choose another folder or add --overwrite")
-    if not (path / "config.yaml").is_file():
+    if not Run(path).has_begun():
         raise UserError(f"output={str(path)!r} is no run folder; it is not overwritten")
 
 

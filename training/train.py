@@ -53,7 +53,8 @@ def main(config: TrainConfig) -> None:
     if config.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.simplefilter("ignore", WeightsWarning)  # the report says the same in its place
-    chief = part_of(strategy).index == 0
+    part = part_of(strategy)
+    chief = part.index == 0
     before = find_run(config) if config.output else None  # ahead of the work of reading the data
     source = open_source(
         config.data,
@@ -86,7 +87,7 @@ def main(config: TrainConfig) -> None:
     if config.resume_weights_only:
         start_from_weights(run, trainer, chief)
 
-    part, num_classes = part_of(strategy), len(source.class_names)
+    num_classes = len(source.class_names)
     weights_of_classes = class_weights(source) if config.balance else None
 
     def make_dataset(entry: Entry):
@@ -147,7 +148,7 @@ def saved_settings(config: TrainConfig) -> dict:
 def open_run(config: TrainConfig, source: Source, chief: bool) -> Run:
     """The new run's folder, made by the chief."""
     path = config.output or unused_path(default_name(config, source))
-    return Run.create(path, config.overwrite or config.resume) if chief else Run(Path(path))
+    return Run.create(path, config.overwrite) if chief else Run(Path(path))
 
 
 def start_from_weights(run: Run, trainer: Trainer, chief: bool) -> None:

@@ -28,12 +28,13 @@ class Trainer(ReplicatedModel):
         workers wished it: all of them learn it in the same step.
     steps_to_replay: steps of the first epoch that a checkpoint already holds; `fit` passes over
         them without data.
+    replayed: whether the last step was such a one.
     """
 
     def prepare(self, accumulate: int = 1):
         """Set what a functional constructor does not take; returns itself."""
         self.accumulate = accumulate
-        self.steps_to_replay = 0
+        self.steps_to_replay, self.replayed = 0, False
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.steps_done, self.bad_step, self.wish, self.agreed = (
             tf.Variable(value, trainable=False, dtype=dtype, aggregation=first)
@@ -93,7 +94,8 @@ class Trainer(ReplicatedModel):
         train, passed = self.train_function, {}
 
         def train_or_replay(iterator):
-            if self.steps_to_replay <= 0:
+            self.replayed = self.steps_to_replay > 0
+            if not self.replayed:
                 return train(iterator)
             self.steps_to_replay -= self.steps_per_execution
             if not passed:

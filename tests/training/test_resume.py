@@ -1,6 +1,5 @@
 """Runs that end before their time and go on: whole commands, as a user types them."""
 
-import csv
 import re
 import shutil
 import signal
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.kills import same
 from training import checkpoint, cli
 from training import train as command
 from training.callbacks import Checkpoints
@@ -21,7 +21,6 @@ TINY = (
     *("--data", "digits", "--model", "vit_mu4", "--batch-size", "128", "--epochs", "3"),
     *("--dropout", "0.1", "--drop-path", "0.1", "--mixup", "0.2", "--ema", "0.9"),
 )
-TIMES = {"images_per_second", "minutes_left"}
 
 
 def train(path, *words) -> int:
@@ -33,26 +32,6 @@ def whole(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "whole"
     assert train(path, *TINY) == 0
     return path
-
-
-def same(one, other) -> bool:
-    (a, facts), (b, other_facts) = (
-        checkpoint.newest(path / "checkpoints") for path in (one, other)
-    )
-    rows = []
-    for path in (one, other):
-        with (path / "history.csv").open(newline="") as file:
-            table = [
-                {k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)
-            ]
-        rows.append(table)
-    weights = [Run(path).load_model().get_weights() for path in (one, other)]
-    assert a.keys() == b.keys() and facts["finished"] and other_facts["finished"]
-    return (
-        all(np.array_equal(a[name], b[name]) for name in a)
-        and rows[0] == rows[1]
-        and all(np.array_equal(x, y) for x, y in zip(*weights, strict=True))
-    )
 
 
 @pytest.mark.parametrize(("epoch", "step"), [(0, 1), (1, 5), (2, 9)])
@@ -157,19 +136,24 @@ def test_weights_only_begins_again_with_other_settings(whole, tmp_path, capsys):
     assert len(Run(path).read_history()) == 1
 
 
-def test_a_bad_batch_is_left_out_on_rollback(tmp_path, monkeypatch, capsys):
+def spoil(monkeypatch, bad: int) -> None:
+    """Make the images of one batch no numbers."""
     original = command.training_dataset
 
     def spoilt(*args, entry, **settings):
         numbers = entry.numbers()
         return tf.data.Dataset.zip(numbers, original(*args, entry=entry, **settings)).map(
             lambda number, batch: (
-                tf.where(number == 12, np.nan, batch[0]),
+                tf.where(number == bad, np.nan, batch[0]),
                 *batch[1:],
             )
         )
 
     monkeypatch.setattr(command, "training_dataset", spoilt)
+
+
+def test_a_bad_batch_is_left_out_on_rollback(tmp_path, monkeypatch, capsys):
+    spoil(monkeypatch, 12)
     path = tmp_path / "run"
     assert train(path, *TINY) == 2
     assert "the loss was not finite at step 12" in capsys.readouterr().err
@@ -178,3 +162,18 @@ def test_a_bad_batch_is_left_out_on_rollback(tmp_path, monkeypatch, capsys):
     assert "Rolled back to step 9, without batch 12" in capsys.readouterr().out
     assert checkpoint.newest(path / "checkpoints")[1]["left_out"] == [12]
     assert len(Run(path).read_history()) == 3
+
+
+def test_a_new_run_can_roll_back_to_its_start(tmp_path, monkeypatch, capsys):
+    spoil(monkeypatch, 3)
+    path = tmp_path / "run"
+    assert train(path, *TINY, "--on-nan", "rollback") == 0
+    assert "Rolled back to step 0, without batch 3" in capsys.readouterr().out
+    assert checkpoint.newest(path / "checkpoints")[1]["left_out"] == [3]
+
+
+def test_resume_empties_no_folder_of_other_files(tmp_path, capsys):
+    (tmp_path / ".env").write_text("a secret")
+    assert train(tmp_path, *TINY, "--resume") == 2
+    assert "exists; choose another folder" in capsys.readouterr().err
+    assert (tmp_path / ".env").read_text() == "a secret"

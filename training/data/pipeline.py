@@ -50,6 +50,15 @@ class Entry:
         return step + tf.searchsorted(gaps, [step], "right", tf.int64)[0]
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """The examples of a stream that one worker makes: these places of each batch that comes."""
+
+    batch_size: int
+    places: np.ndarray
+    entry: Entry
+
+
 def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     split: IndexedSplit | StreamSplit,
     preprocess: Preprocess,
@@ -85,7 +94,7 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     borrowed = int(mixes and part.count > 1)
     own = batch_size // part.count
     places = (np.arange(-borrowed, own) + part.index * own) % batch_size
-    examples = training_examples(split, seed, cache, batch_size, places, entry)
+    examples = training_examples(split, seed, cache, Wanted(batch_size, places, entry))
 
     def augment(number, image, label):
         example_seed = tf.stack([tf.constant(seed, tf.int64), number])
@@ -111,29 +120,23 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     return batches.prefetch(AUTOTUNE)
 
 
-def training_examples(  # noqa: PLR0913
-    split: IndexedSplit | StreamSplit,
-    seed: int,
-    cache: bool,
-    batch_size: int,
-    places: np.ndarray,
-    entry: Entry,
+def training_examples(
+    split: IndexedSplit | StreamSplit, seed: int, cache: bool, wanted: Wanted
 ) -> tf.data.Dataset:
-    """(number in the stream int64, image as stored, int32 label) at these places of each batch."""
+    """(number in the stream int64, image as stored, int32 label) of the wanted ones."""
     if isinstance(split, StreamSplit):
-        return _stream(split, seed, cache, batch_size, places, entry)
+        return _stream(split, seed, cache, wanted)
 
-    labels = tf.constant(split.labels)
     count = split.num_examples
-    read = _cached(split) if cache else split.read
+    example = _lookup(split, _cached(split) if cache else split.read)
 
     def one(number):
         epoch, place = number // count, number % count
         index = tf.random.experimental.index_shuffle(place, order_key(seed, epoch), count - 1)
-        return number, read(index), tf.gather(labels, index)
+        return number, *example(index)
 
-    numbers = entry.numbers().flat_map(
-        lambda batch: tf.data.Dataset.from_tensor_slices(batch * batch_size + places)
+    numbers = wanted.entry.numbers().flat_map(
+        lambda batch: tf.data.Dataset.from_tensor_slices(batch * wanted.batch_size + wanted.places)
     )
     return numbers.map(one, num_parallel_calls=AUTOTUNE, deterministic=True)
 
@@ -143,23 +146,16 @@ def order_key(seed: int, epoch):
     return tf.stack([tf.constant(seed, tf.int64), epoch])
 
 
-def _stream(  # noqa: PLR0913
-    split: StreamSplit,
-    seed: int,
-    cache: bool,
-    batch_size: int,
-    places: np.ndarray,
-    entry: Entry,
-) -> tf.data.Dataset:
+def _stream(split: StreamSplit, seed: int, cache: bool, wanted: Wanted) -> tf.data.Dataset:
     """Every worker reads all, still encoded, and keeps its places: the order is the buffer's."""
+    batch_size, places, entry = wanted.batch_size, wanted.places, wanted.entry
     kept = split.open(None).cache() if cache else None
 
     def epoch(number):
         key = order_key(seed, number)
         examples = split.open(key) if kept is None else kept
-        tf.random.set_seed(
-            1
-        )  # of this graph alone; beside a 0, shuffle takes no tensor as its seed
+        # Of this graph alone: beside a seed of 0, shuffle takes no tensor as its own.
+        tf.random.set_seed(1)
         buffer_seed = tf.random.stateless_uniform([], key, None, None, tf.int64)
         return examples.shuffle(SHUFFLE_BUFFER, buffer_seed, reshuffle_each_iteration=False)
 
@@ -180,6 +176,12 @@ def _stream(  # noqa: PLR0913
         return whole.filter(lambda number, *_: ~tf.reduce_any(number // batch_size == left_out))
 
     return windows.flat_map(own)
+
+
+def _lookup(split: IndexedSplit, read):
+    """A function from an index to (image as stored, int32 label)."""
+    labels = tf.constant(split.labels)
+    return lambda index: (read(index), tf.gather(labels, index))
 
 
 def _cached(split: IndexedSplit):
@@ -234,11 +236,11 @@ def _filled(split: IndexedSplit | StreamSplit, total: int, is_own) -> tf.data.Da
     """(image as stored, int32 label, float32 weight): one's own of the split's and then repeats."""
     count = split.num_examples
     if isinstance(split, IndexedSplit):
-        labels = tf.constant(split.labels)
+        example = _lookup(split, split.read)
 
         def read(number):
             index = tf.minimum(number, count - 1)
-            return split.read(index), tf.gather(labels, index), tf.cast(number < count, tf.float32)
+            return *example(index), tf.cast(number < count, tf.float32)
 
         numbers = tf.data.Dataset.range(total).filter(is_own)
         return numbers.map(read, num_parallel_calls=AUTOTUNE)
@@ -254,7 +256,5 @@ def _examples(split: IndexedSplit | StreamSplit) -> tf.data.Dataset:
     """(image as stored, int32 label) of every example in the order of the split."""
     if isinstance(split, StreamSplit):
         return split.open(None)
-    labels = tf.constant(split.labels)
-    return tf.data.Dataset.range(split.num_examples).map(
-        lambda index: (split.read(index), tf.gather(labels, index)), num_parallel_calls=AUTOTUNE
-    )
+    indices = tf.data.Dataset.range(split.num_examples)
+    return indices.map(_lookup(split, split.read), num_parallel_calls=AUTOTUNE)
