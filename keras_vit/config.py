@@ -38,8 +38,7 @@ class ViTConfig:
             the logits are the mean of both heads.
         num_register_tokens: learned tokens without a task (Darcet et al. 2024).
         position_embedding: "learned", "sincos2d" (fixed, Beyer et al. 2022) or "none".
-        position_tokens: which tokens get a position: "all", "class" (no registers) or
-            "patches".
+        position_tokens: which tokens get a position: "all", "class" (no registers), "patches".
         pooling: "token" (the class token), "mean" (of the patch tokens), "token_mean" (both,
             side by side: DINOv2's classifier), "attention" (MAP head, Zhai et al. 2022) or "none"
             (every token).
@@ -59,9 +58,10 @@ class ViTConfig:
             (timm's `fc_norm`).
         stem_layers: units in each ResNet stage of a hybrid; () is the bare stem, None no stem.
         stem_width: width factor of the stem (1.0: 64 channels).
+        remat: what training computes again in the backward pass instead of keeping it in memory:
+            "none", "attention" or whole "block"s. The numbers stay the same.
 
-    Raises:
-        UserError: a field is out of its range or does not fit another one.
+    Raises: UserError: a field is out of its range or does not fit another one.
     """
 
     hidden_size: int
@@ -93,6 +93,7 @@ class ViTConfig:
     norm_after_pooling: bool = False
     stem_layers: tuple[int, ...] | None = None
     stem_width: float = 1.0
+    remat: Literal["none", "attention", "block"] = "none"
 
     def __post_init__(self):
         _normalise_sizes(self)
@@ -148,8 +149,7 @@ class MixerConfig:
         patch_size, image_size, in_channels, num_classes, gelu, norm_epsilon: as in `ViTConfig`.
         drop_path: stochastic depth rate of the last block, linear from 0 in the first.
 
-    Raises:
-        UserError: a field is out of its range or does not fit another one.
+    Raises: UserError: a field is out of its range or does not fit another one.
     """
 
     hidden_size: int

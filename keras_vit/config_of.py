@@ -107,6 +107,7 @@ def _vit(layers: dict, fields: dict) -> ViTConfig:
         qkv_bias=block["use_qkv_bias"],
         qk_norm=block["qk_norm"],
         pre_norm="pre_norm" in layers,
+        remat=block.get("remat", "none"),  # files of before do not say
         norm_after_pooling=pool is not None and names.index("encoder_norm") > names.index("pool"),
         **_stem(layers),
     )

@@ -77,6 +77,7 @@ def vision_transformer(config: ViTConfig, dtype=None, name="vit"):
             use_qkv_bias=config.qkv_bias,
             qk_norm=config.qk_norm,
             norm_epsilon=config.norm_epsilon,
+            remat=config.remat,
             dtype=dtype,
             name=f"block_{index:02d}",
         )(x)

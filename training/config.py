@@ -137,6 +137,9 @@ class TrainConfig:
     )
     task: int | None = setting(None, "which of the cluster this worker is, from 0")
     accumulate: int = setting(1, "slices of each device's batch that are computed one by one")
+    remat: Literal["none", "attention", "block"] = setting(
+        "none", "what is computed again in the backward pass, slower, instead of being kept"
+    )
     steps_per_execution: int = setting(1, "steps between two looks at the results")
     output: str | None = setting(
         None, "run folder; by default a new one in saved_models", group="output"

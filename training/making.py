@@ -91,7 +91,9 @@ def make_model(config: TrainConfig, source: Source, weights: Weights | None = No
         "num_classes": len(source.class_names),
         "dropout": config.dropout,
         "drop_path": config.drop_path,
-        "patch_dropout": config.patch_dropout or None,  # a Mixer has none to set
+        # Of these a Mixer has none to set:
+        "patch_dropout": config.patch_dropout or None,
+        "remat": None if config.remat == "none" else config.remat,
     }
     overrides = {name: value for name, value in overrides.items() if value is not None}
     architecture = config.model

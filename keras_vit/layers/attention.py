@@ -1,9 +1,14 @@
 """Multi-head self-attention: equations 5 to 8 of the paper."""
 
+import math
+
 import keras
 from keras import ops
 
 from keras_vit.layers.composite import Composite
+from keras_vit.layers.recompute import recompute
+
+QUERIES_AT_ONCE = 1024  # more tokens than these attend in slices
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -14,6 +19,9 @@ class MultiHeadSelfAttention(Composite):
     Xavier-uniform D x D matrices: their limit sqrt(6 / (D + D)) is that of a fan-in uniform with
     sqrt(3 / D), whatever the number of columns. Queries are scaled before the product and the
     softmax runs in float32, so that float16 does not overflow.
+
+    Beyond 1024 tokens the queries attend in slices, which training computes again in the backward
+    pass: no `(B, K, T, T)` is ever whole in memory (Rabe & Staats 2021), unless it is asked for.
 
     Args:
         num_heads: K; divides D.
@@ -93,13 +101,34 @@ class MultiHeadSelfAttention(Composite):
         if self.qk_norm:
             query, key = self.query_norm(query), self.key_norm(key)
         query = query * (self.head_size**-0.5)
-        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, K, T, T)
-        weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
-        dropped = self.attention_dropout(ops.cast(weights, value.dtype), training=training)
-        x = ops.matmul(dropped, value)  # (B, K, T, D/K)
+        if return_attention_scores or (inputs.shape[1] or 0) <= QUERIES_AT_ONCE:
+            x, weights = self.attend(query, key, value, training)
+        else:
+            x = self.attend_in_slices(query, key, value, training)
         x = ops.reshape(ops.transpose(x, (0, 2, 1, 3)), (-1, tokens, hidden_size))  # (B, T, D)
         x = self.output_projection(x)
         return (x, weights) if return_attention_scores else x
+
+    def attend(self, query, key, value, training):
+        """All `(B, K, T, D/K)`, the queries maybe fewer. Returns: the same, and the weights."""
+        scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # (B, K, T, T)
+        weights = ops.softmax(ops.cast(scores, "float32"), axis=-1)
+        dropped = self.attention_dropout(ops.cast(weights, value.dtype), training=training)
+        return ops.matmul(dropped, value), weights  # (B, K, T, D/K)
+
+    def attend_in_slices(self, query, key, value, training):
+        tokens = query.shape[2]
+        size = math.ceil(tokens / math.ceil(tokens / QUERIES_AT_ONCE))
+
+        def attend(query, key, value):
+            return self.attend(query, key, value, training)[0]
+
+        slices = [query[:, :, start : start + size] for start in range(0, tokens, size)]
+        if training:
+            slices = [recompute(self, attend, part, key, value) for part in slices]
+        else:
+            slices = [attend(part, key, value) for part in slices]
+        return ops.concatenate(slices, axis=2)
 
     def compute_output_shape(self, input_shape):
         return input_shape

@@ -1,5 +1,7 @@
 """TransformerBlock: equations 2 and 3 of the paper."""
 
+from functools import partial
+
 import keras
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
@@ -7,6 +9,7 @@ from keras_vit.layers.composite import Composite
 from keras_vit.layers.drop_path import DropPath
 from keras_vit.layers.layer_scale import LayerScale
 from keras_vit.layers.mlp import MLP
+from keras_vit.layers.recompute import recompute
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -26,6 +29,8 @@ class TransformerBlock(Composite):
         gelu: "tanh" or "erf".
         use_qkv_bias, qk_norm: see `MultiHeadSelfAttention`.
         norm_epsilon: epsilon of every LayerNorm.
+        remat: what training computes again in the backward pass instead of keeping it: "none",
+            "attention" or the whole "block".
 
     Input shape: `(B, T, D)`. Output shape: `(B, T, D)`.
     """
@@ -42,6 +47,7 @@ class TransformerBlock(Composite):
         use_qkv_bias=True,
         qk_norm=False,
         norm_epsilon=1e-6,
+        remat="none",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -55,6 +61,7 @@ class TransformerBlock(Composite):
         self.use_qkv_bias = use_qkv_bias
         self.qk_norm = qk_norm
         self.norm_epsilon = norm_epsilon
+        self.remat = remat
 
         dtype = self.dtype_policy
         self.attention_norm = keras.layers.LayerNormalization(
@@ -89,16 +96,28 @@ class TransformerBlock(Composite):
         super().build(input_shape)
 
     def call(self, inputs, training=None):
-        return self.steps(inputs, training=training)["output"]
+        if training and self.remat == "block":
+            return recompute(self, partial(self._output, training=training), inputs)
+        return self._output(inputs, training)
 
-    def steps(self, inputs, training=None):
+    def _output(self, inputs, training):
+        return self.steps(inputs, training, scores=False)["output"]
+
+    def steps(self, inputs, training=None, scores=True):
         """The forward pass with every intermediate by name.
 
-        Returns: dict of "attention_scores" `(B, K, T, T)`, and `(B, T, D)` each: "attention"
-        (the branch as it is added), "after_attention", "mlp", "output".
+        Returns: dict of "attention_scores" `(B, K, T, T)` unless `scores` is False, and
+        `(B, T, D)` each: "attention" (the branch as it is added), "after_attention", "mlp",
+        "output".
         """
-        x = self.attention_norm(inputs)
-        x, scores = self.attention(x, training=training, return_attention_scores=True)
+        x, steps = self.attention_norm(inputs), {}
+        attend = partial(self.attention, training=training)
+        if scores:
+            x, steps["attention_scores"] = attend(x, return_attention_scores=True)
+        elif training and self.remat == "attention":
+            x = recompute(self.attention, attend, x)
+        else:
+            x = attend(x)
         x = self.output_dropout(x, training=training)
         if self.layer_scale is not None:
             x = self.attention_scale(x)
@@ -108,8 +127,7 @@ class TransformerBlock(Composite):
         if self.layer_scale is not None:
             x = self.mlp_scale(x)
         mlp = self.mlp_drop_path(x, training=training)
-        return {
-            "attention_scores": scores,
+        return steps | {
             "attention": attention,
             "after_attention": after_attention,
             "mlp": mlp,
@@ -132,4 +150,5 @@ class TransformerBlock(Composite):
             "use_qkv_bias": self.use_qkv_bias,
             "qk_norm": self.qk_norm,
             "norm_epsilon": self.norm_epsilon,
+            "remat": self.remat,
         }

@@ -44,6 +44,7 @@ MISTAKES = [
     (dict(num_classes=2.0), "num_classes=2.0 must be an int, 0 for no head"),
     (dict(num_classes=True), "num_classes=True must be an int, 0 for no head"),
     (dict(gelu="relu"), "gelu='relu' must be one of tanh, erf"),
+    (dict(remat="all"), "remat='all' must be one of none, attention, block"),
     (dict(gelu=None), "gelu=None must be one of tanh, erf"),
     (dict(pooling="max"), "pooling='max' must be one of token, mean, token_mean, attention, none"),
     (
@@ -216,6 +217,7 @@ def vit_configs(draw):
         patch_bias=draw(st.booleans()),
         qkv_bias=draw(st.booleans()),
         qk_norm=draw(st.booleans()),
+        remat=draw(st.sampled_from(["none", "attention", "block"])),
         pre_norm=draw(st.booleans()),
         norm_after_pooling=pooling not in ("none", "token_mean") and draw(st.booleans()),
         stem_layers=None if stem is None else tuple(stem),

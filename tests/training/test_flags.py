@@ -19,7 +19,7 @@ FLAGS = {
         --layer-decay --clip-norm --label-smoothing --balance --ema --early-stopping --precision
         --seed --resize --crop-fraction --interpolation --augment --flip --crop-scale
         --randaugment --color-jitter --erasing --mixup --cutmix --strategy --devices --cluster
-        --task --accumulate --steps-per-execution --output --overwrite --resume
+        --task --accumulate --remat --steps-per-execution --output --overwrite --resume
         --resume-weights-only --checkpoint-every --keep-checkpoints --on-nan --deterministic
     """,
     "evaluate": """

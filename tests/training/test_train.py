@@ -82,6 +82,17 @@ def test_a_runs_own_config_repeats_it(tmp_path):
     assert settings[0] == settings[1]
 
 
+def test_computing_again_gives_the_same_run(tmp_path):
+    """With dropout: the masks of the second pass are those of the first."""
+    flags = ("--epochs", 1, "--augment", "none", "--dropout", 0.2, "--drop-path", 0.1)
+    plain, again = (
+        train(tmp_path / remat, *flags, "--remat", remat) for remat in ("none", "block")
+    )
+    for one, other in zip(plain.load_model().weights, again.load_model().weights, strict=True):
+        np.testing.assert_allclose(other.numpy(), one.numpy(), atol=1e-5)
+    assert again.load_model().get_layer("block_00").remat == "block"
+
+
 def test_training_learns(tmp_path):
     rows = history(train(tmp_path / "run", "--epochs", 12, "--augment", "none"))
     assert float(rows[-1]["loss"]) < float(rows[0]["loss"]) - 0.3

@@ -77,6 +77,13 @@ def test_replicas_and_slices_change_nothing(plain, replicas, accumulate):
     np.testing.assert_allclose(predictions, plain[0].predict(held_out, verbose=0), atol=1e-5)
 
 
+@pytest.mark.parametrize(("replicas", "accumulate"), [(1, 1), (1, 4), (2, 2)])
+def test_computing_again_changes_nothing(plain, replicas, accumulate):
+    trainer, logs, _ = train(replicas, accumulate, remat="block")
+    np.testing.assert_allclose(weights(trainer), weights(plain[0]), rtol=0, atol=1e-6)
+    assert logs["loss"] == pytest.approx(plain[1]["loss"], abs=1e-5)
+
+
 def test_validation_counts_each_image_once(plain):
     """The last batch has one image; Keras would give it the weight of its batch."""
     trainer, logs, held_out = plain

@@ -104,6 +104,7 @@ CASES = {
                 use_qkv_bias=False,
                 qk_norm=True,
                 norm_epsilon=1e-5,
+                remat="block",
             ),
             TOKENS,
         ),
