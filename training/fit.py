@@ -172,7 +172,8 @@ def saying_that_a_peer_is_lost(part: Part):
     except LOST_PEER as error:
         if part.count == 1:
             raise
-        reason = str(error).strip().splitlines()[0][:200]
+        lines = str(error).strip().splitlines()
+        reason = " ".join([line for line in lines if "/job:" in line] or lines[:1])[:300]
         raise Stopped(
             f"another worker of the cluster is gone ({type(error).__name__}: {reason}); start all"
             " of them again with --resume: the run goes on from its last checkpoint",
