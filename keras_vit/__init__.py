@@ -3,6 +3,7 @@
 Reading order: `keras_vit/model.py`, then one layer, `keras_vit/layers/block.py`.
 """
 
+from keras_vit.at_size import at_size
 from keras_vit.config import MixerConfig, UserError, ViTConfig
 from keras_vit.config_of import config_of
 from keras_vit.cost import count_params
@@ -18,6 +19,7 @@ __all__ = [
     "MixerConfig",
     "UserError",
     "ViTConfig",
+    "at_size",
     "count_params",
     "create_model",
     "config_of",

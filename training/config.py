@@ -98,6 +98,11 @@ class TrainConfig:
         "float32", "of the computation; weights stay float32"
     )
     seed: int = setting(0, "of weights, order, augmentation and of the validation split")
+    progressive: tuple[Size, ...] | None = setting(
+        None,
+        "sizes of the images in the first parts of the run, all as long, before image_size:"
+        " 96 128; faster, as smaller images are cheaper",
+    )
     resize: Literal["crop", "squash"] | None = setting(
         None,
         "keep the aspect and cut the centre, or scale both sides; by default the weights' way, or"
@@ -120,6 +125,9 @@ class TrainConfig:
     randaugment: int | None = setting(None, "magnitude of two RandAugment operations, 0 for none")
     color_jitter: float | None = setting(None, "change of brightness, contrast and saturation")
     erasing: float | None = setting(None, "probability of erasing a rectangle")
+    repeated_augmentation: int | None = setting(
+        None, "how often an image comes in a batch, each time augmented anew; by default once"
+    )
     mixup: float | None = setting(None, "Mixup alpha, 0 for none")
     cutmix: float | None = setting(None, "CutMix alpha, 0 for none")
     strategy: Literal["auto", "one", "mirrored", "multi_worker"] = setting(
@@ -163,7 +171,7 @@ class TrainConfig:
     def __post_init__(self):
         check_positive(self, "epochs", "batch_size", "learning_rate", "clip_norm", "early_stopping")
         check_positive(self, "devices", "accumulate", "steps_per_execution", "checkpoint_every")
-        check_positive(self, "keep_checkpoints")
+        check_positive(self, "keep_checkpoints", "repeated_augmentation")
         if (self.resume or self.resume_weights_only) and self.output is None:
             raise ValueError("resume needs output, the run folder to go on with")
         if self.resume and self.resume_weights_only:

@@ -70,6 +70,7 @@ def resolve(
         layer_decay=recipe.layer_decay,
         label_smoothing=recipe.label_smoothing,
         flip=None if source.flip else False,
+        repeated_augmentation=1,
         **augmentation_defaults(config, recipe, table),
         **image_defaults(weights),
     )

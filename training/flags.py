@@ -40,7 +40,10 @@ def add_flags(parser: argparse.ArgumentParser, config_class) -> None:
         if kind is bool:
             options["action"] = argparse.BooleanOptionalAction
         else:
-            options |= {"type": reader(kind, optional), "metavar": placeholder(field.name, kind)}
+            options |= {
+                "type": reader(kind, optional and not many),
+                "metavar": placeholder(field.name, kind),
+            }
             options |= {"nargs": "+"} if many else {}
         group.add_argument(flag(field.name), **options)
 
@@ -140,12 +143,17 @@ def yaml_words(name: str, value, hint) -> list[str]:
         return [flag(name) if value else f"--no-{flag(name)[2:]}"]
     if many:
         items = value if isinstance(value, list) else [value]
-        return [flag(name), *(str(item) for item in items)]
-    if isinstance(value, list) and get_origin(kind) is tuple:
-        value = "x".join(str(item) for item in value)
-    word = "none" if value is None else str(value)
+        return [flag(name), *(word_of(item, kind) for item in items)]
+    word = word_of(value, kind)
     reader(kind, optional)(word)  # here, where the mistake can still be laid to the file
     return [f"{flag(name)}={word}"]
+
+
+def word_of(value, kind) -> str:
+    """A value of a YAML file as on the command line."""
+    if isinstance(value, list) and get_origin(kind) is tuple:
+        return "x".join(str(item) for item in value)
+    return "none" if value is None else str(value)
 
 
 def read_yaml(path: str) -> dict:

@@ -15,6 +15,7 @@ from training.data.augment import AUGMENTATIONS, Augmentation
 from training.data.preprocess import Preprocess
 from training.data.sources import Source
 from training.optimizer import make_optimizer
+from training.progressive import choose_stage, make_stages
 from training.schedule import WarmupCosine
 from training.trainer import Trainer
 
@@ -23,7 +24,10 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 
 def make_trainer(config: TrainConfig, model: keras.Model, steps: int) -> Trainer:
     """The model with its loss, optimizer and metrics."""
-    trainer = Trainer(model.inputs, model.outputs, name=model.name).prepare(config.accumulate)
+    stages = make_stages(config, steps)
+    choose = choose_stage(model, stages) if len(stages) > 1 else None
+    trainer = Trainer(model.inputs, model.outputs, name=model.name)
+    trainer.prepare(config.accumulate, choose)
     optimizer = make_optimizer(config, model, make_schedule(config, steps))
     if config.precision == "float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)

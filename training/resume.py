@@ -4,6 +4,7 @@ import re
 
 import keras
 import numpy as np
+import yaml
 
 from keras_vit.config import UserError
 from training.run import Run
@@ -20,7 +21,7 @@ def check_same_run(run: Run, settings: dict, facts: dict, class_names) -> None:
     for name in ("data_fingerprint", "weights_sha256"):
         compared.append((name, old_facts.get(name), facts.get(name)))
     for name, then, now in compared:
-        now = list(now) if isinstance(now, tuple) else now
+        now = yaml.safe_load(yaml.safe_dump(now))  # as it would have been written
         if then != now:
             raise UserError(
                 f"{name} was {then} in {run.path} and is {now} now; leave it as it was, or begin"

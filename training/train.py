@@ -14,7 +14,7 @@ from keras_vit.config import UserError
 from keras_vit.weights import LoadReport, Weights, WeightsWarning
 from training import checkpoint
 from training.config import TrainConfig
-from training.data.pipeline import Entry, training_dataset, validation_dataset
+from training.data.pipeline import Entry, Part, training_dataset, validation_dataset
 from training.data.sources import Source, open_source
 from training.defaults import resolve
 from training.distribution import distribute, make_strategy, part_of
@@ -29,6 +29,7 @@ from training.making import (
     open_pretrained,
     steps_per_epoch,
 )
+from training.progressive import make_stages, staged
 from training.resume import check_same_run, restore_weights
 from training.run import Run, check_free, unused_path
 from training.trainer import Trainer
@@ -69,7 +70,6 @@ def main(config: TrainConfig) -> None:
     if before and config.resume:
         check_same_run(before, settings, facts, source.class_names)
     preprocess = make_preprocess(config, source, weights)
-    augmentation = make_augmentation(config)
     steps = steps_per_epoch(config, source)
     with strategy.scope():
         model = make_model(config, source, weights)
@@ -87,34 +87,21 @@ def main(config: TrainConfig) -> None:
     if config.resume_weights_only:
         start_from_weights(run, trainer, chief)
 
-    num_classes = len(source.class_names)
-    weights_of_classes = class_weights(source) if config.balance else None
-
-    def make_dataset(entry: Entry):
-        dataset = training_dataset(
-            source.splits["train"],
-            preprocess,
-            augmentation,
-            num_classes=num_classes,
-            batch_size=config.batch_size,
-            seed=config.seed,
-            class_weights=weights_of_classes,
-            cache=config.cache,
-            part=part,
-            entry=entry,
-        )
-        return distribute(strategy, dataset, config.batch_size)
-
+    batches = training_batches(config, source, preprocess, steps, part)
     held_out = source.splits["validation"]
     validation = validation_dataset(
-        held_out, preprocess, num_classes=num_classes, batch_size=config.batch_size, part=part
+        held_out,
+        preprocess,
+        num_classes=len(source.class_names),
+        batch_size=config.batch_size,
+        part=part,
     )
     fit(
         Fit(
             trainer,
             run,
             config,
-            make_dataset,
+            lambda entry: distribute(strategy, batches(entry), config.batch_size),
             distribute(strategy, validation, config.batch_size),
             steps,
             validation_steps=-(-held_out.num_examples // config.batch_size),
@@ -122,6 +109,29 @@ def main(config: TrainConfig) -> None:
     )
     if chief:
         closing_words(run)
+
+
+def training_batches(config: TrainConfig, source: Source, preprocess, steps: int, part: Part):
+    """A function from an `Entry` to this worker's batches from there on, of every stage's size."""
+    augmentation = make_augmentation(config)
+    weights = class_weights(source) if config.balance else None
+
+    def of_size(image_size, entry: Entry):
+        return training_dataset(
+            source.splits["train"],
+            replace(preprocess, image_size=image_size),
+            augmentation,
+            num_classes=len(source.class_names),
+            batch_size=config.batch_size,
+            seed=config.seed,
+            class_weights=weights,
+            cache=config.cache,
+            repeats=config.repeated_augmentation,
+            part=part,
+            entry=entry,
+        )
+
+    return lambda entry: staged(make_stages(config, steps), entry, of_size)
 
 
 def find_run(config: TrainConfig) -> Run | None:
@@ -201,6 +211,9 @@ def describe(
         f" {config.optimizer} at {config.learning_rate:g},"
         f" augmentation {config.augment}, {config.precision}"
     )
+    if config.progressive:
+        sizes = [f"{height}x{width}" for height, width in (*config.progressive, config.image_size)]
+        print(f"Sizes      {', '.join(sizes)} pixels, each for as many epochs")
     sys.stdout.flush()
 
 

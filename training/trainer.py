@@ -22,6 +22,8 @@ class Trainer(ReplicatedModel):
 
     accumulate: slices that each replica computes its part of the batch in, one after the other:
         the memory of one slice, the gradient of all.
+    choose: of (images, function), gives `function(model, images)` of the model for images of this
+        size; None: always of this model.
     steps_done: int64 variable, steps of the run so far.
     bad_step: int64 variable, the first step (from 0) whose loss was not finite; -1 for none.
     wish, agreed: float32 variables: this worker's wish to stop (1.0), and after a step how many
@@ -31,9 +33,10 @@ class Trainer(ReplicatedModel):
     replayed: whether the last step was such a one.
     """
 
-    def prepare(self, accumulate: int = 1):
+    def prepare(self, accumulate: int = 1, choose=None):
         """Set what a functional constructor does not take; returns itself."""
         self.accumulate = accumulate
+        self.choose = choose or (lambda images, function: function(self, images))
         self.steps_to_replay, self.replayed = 0, False
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.steps_done, self.bad_step, self.wish, self.agreed = (
@@ -104,6 +107,11 @@ class Trainer(ReplicatedModel):
 
         self.train_function = train_or_replay
 
+    def _symbolic_build(self, iterator=None, data_batch=None):
+        images, *rest = data_batch  # these may be of another size than the model's own
+        own = tf.zeros((images.shape[0], *self.input_shape[1:]), images.dtype)
+        super()._symbolic_build(data_batch=(own, *rest))
+
     def train_step(self, data):
         loss, gradients = self._gradients(data)
         context = tf.distribute.get_replica_context()
@@ -153,16 +161,21 @@ class Trainer(ReplicatedModel):
 
     def _slice_gradients(self, data):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
-        with tf.GradientTape() as tape:
-            outputs = self(x, training=True)
-            mean = self._mean_loss(x, y, outputs, weights, training=True)
-            parts = self.accumulate * self.distribute_strategy.num_replicas_in_sync
-            loss = mean / tf.cast(parts, mean.dtype)
-            scaled = self.optimizer.scale_loss(loss)
+
+        def compute(model, images):
+            with tf.GradientTape() as tape:
+                outputs = model(images, training=True)
+                mean = self._mean_loss(images, y, outputs, weights, training=True)
+                parts = self.accumulate * self.distribute_strategy.num_replicas_in_sync
+                loss = mean / tf.cast(parts, mean.dtype)
+                scaled = self.optimizer.scale_loss(loss)
+            gradients = tape.gradient(scaled, self.trainable_variables)
+            return outputs, mean, loss, [ops.convert_to_tensor(g) for g in gradients]
+
+        outputs, mean, loss, gradients = self.choose(x, compute)
         self._loss_tracker.update_state(mean, sample_weight=tf.shape(outputs)[0])
         self.compute_metrics(x, y, outputs)
-        gradients = tape.gradient(scaled, self.trainable_variables)
-        return loss, [ops.convert_to_tensor(gradient) for gradient in gradients]
+        return loss, gradients
 
     def _mean_loss(self, x, y, outputs, weights, training):
         """Mean over the examples at hand: Keras has divided it by the number of replicas."""

@@ -45,6 +45,10 @@ class PatchEncoder(Composite):
             tokens and patches, or "patches" alone.
         use_bias: whether the embedding has a bias.
 
+    Call arguments:
+        patches: `(B, N, P*P*C)`.
+        positions: `(1, N, D)` of patches that come from another grid, in place of its own.
+
     Input shape: `(B, N, P*P*C)`. Output shape: `(B, T, D)`, T = prefix tokens + N.
     Raises: ValueError: N is not rows * columns, or a setting is unknown.
     """
@@ -123,7 +127,7 @@ class PatchEncoder(Composite):
         special = int(self.class_token) + int(self.distillation_token)
         return {"all": self.num_prefix_tokens, "class": special, "patches": 0}[self.position_tokens]
 
-    def call(self, patches):
+    def call(self, patches, positions=None):
         x = self.projection(patches)  # (B, N, D)
         if self.prefix:
             prefix = ops.concatenate(self.prefix, axis=1)  # (1, prefix tokens, D)
@@ -131,14 +135,16 @@ class PatchEncoder(Composite):
             x = ops.concatenate([ops.broadcast_to(prefix, shape), x], axis=1)  # (B, T, D)
         if self.position_embedding == "none":
             return x
-        return x + ops.cast(self._position_table(), x.dtype)
+        return x + ops.cast(self._position_table(positions), x.dtype)
 
-    def _position_table(self):
+    def _position_table(self, positions):
         """Positions of all tokens, `(1, T, D)`: zeros for those that own none."""
         if self.position_embedding == "sincos2d":
             table, owned = ops.convert_to_tensor(sincos_2d(self.grid_size, self.hidden_size)), 0
         else:
             table, owned = ops.convert_to_tensor(self.positions), self.num_position_prefix
+        if positions is not None:
+            table = ops.concatenate([table[:, :owned], positions], axis=1)
         missing = self.num_prefix_tokens - owned
         if not missing:
             return table

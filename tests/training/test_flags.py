@@ -17,10 +17,11 @@ FLAGS = {
         --image-size --dropout --drop-path --patch-dropout --freeze --epochs --batch-size
         --optimizer --learning-rate --scale-learning-rate --warmup-epochs --weight-decay
         --layer-decay --clip-norm --label-smoothing --balance --ema --early-stopping --precision
-        --seed --resize --crop-fraction --interpolation --augment --flip --crop-scale
-        --randaugment --color-jitter --erasing --mixup --cutmix --strategy --devices --cluster
-        --task --accumulate --remat --steps-per-execution --output --overwrite --resume
-        --resume-weights-only --checkpoint-every --keep-checkpoints --on-nan --deterministic
+        --seed --progressive --resize --crop-fraction --interpolation --augment --flip --crop-scale
+        --randaugment --color-jitter --erasing --repeated-augmentation --mixup --cutmix --strategy
+        --devices --cluster --task --accumulate --remat --steps-per-execution --output --overwrite
+        --resume --resume-weights-only --checkpoint-every --keep-checkpoints --on-nan
+        --deterministic
     """,
     "evaluate": """
         RUN --data --data-dir --split --batch-size --real-labels

@@ -5,6 +5,7 @@ its crop, its colours, all come from (seed, i) by stateless operations. So the s
 same batches on any number of threads and machines, and the stream can be entered anywhere.
 """
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +53,26 @@ class Entry:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The examples of a stream that one worker makes: these places of each batch that comes."""
+    """The examples of a stream that one worker makes: these places of each batch that comes.
+
+    repeats: how often an image comes in a batch, far from its other copies (Hoffer et al. 2020).
+    """
 
     batch_size: int
     places: np.ndarray
     entry: Entry
+    repeats: int = 1
+
+    @property
+    def distinct(self) -> int:
+        """Images of a batch; its place p has the same one as p + distinct."""
+        return -(-self.batch_size // self.repeats)
+
+    def numbers(self) -> tf.data.Dataset:
+        """Int64 numbers of the examples, each of its own augmentation."""
+        return self.entry.numbers().flat_map(
+            lambda batch: tf.data.Dataset.from_tensor_slices(batch * self.batch_size + self.places)
+        )
 
 
 def training_dataset(  # noqa: PLR0913, every one is a setting of the run
@@ -69,6 +85,7 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     seed: int,
     class_weights: np.ndarray | None = None,
     cache: bool = False,
+    repeats: int = 1,
     part: Part = Part(),
     entry: Entry = Entry(),
 ) -> tf.data.Dataset:
@@ -83,6 +100,8 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
             mean of their classes' weights.
         cache: keep the images in memory as they are stored (encoded), so that a slow disk is read
             only once.
+        repeats: how often an image comes in a batch, each time augmented anew (Hoffer et al.
+            2020; DeiT: 3); a pass over all images takes as many times the steps.
         part: what of each batch is made here: all parts together are the batches of one machine.
         entry: where the stream begins.
 
@@ -94,7 +113,7 @@ def training_dataset(  # noqa: PLR0913, every one is a setting of the run
     borrowed = int(mixes and part.count > 1)
     own = batch_size // part.count
     places = (np.arange(-borrowed, own) + part.index * own) % batch_size
-    examples = training_examples(split, seed, cache, Wanted(batch_size, places, entry))
+    examples = training_examples(split, seed, cache, Wanted(batch_size, places, entry, repeats))
 
     def augment(number, image, label):
         example_seed = tf.stack([tf.constant(seed, tf.int64), number])
@@ -127,18 +146,16 @@ def training_examples(
     if isinstance(split, StreamSplit):
         return _stream(split, seed, cache, wanted)
 
-    count = split.num_examples
+    count, batch_size, distinct = split.num_examples, wanted.batch_size, wanted.distinct
     example = _lookup(split, _cached(split) if cache else split.read)
 
     def one(number):
-        epoch, place = number // count, number % count
+        image = number // batch_size * distinct + number % batch_size % distinct
+        epoch, place = image // count, image % count
         index = tf.random.experimental.index_shuffle(place, order_key(seed, epoch), count - 1)
         return number, *example(index)
 
-    numbers = wanted.entry.numbers().flat_map(
-        lambda batch: tf.data.Dataset.from_tensor_slices(batch * wanted.batch_size + wanted.places)
-    )
-    return numbers.map(one, num_parallel_calls=AUTOTUNE, deterministic=True)
+    return wanted.numbers().map(one, num_parallel_calls=AUTOTUNE, deterministic=True)
 
 
 def order_key(seed: int, epoch):
@@ -148,7 +165,8 @@ def order_key(seed: int, epoch):
 
 def _stream(split: StreamSplit, seed: int, cache: bool, wanted: Wanted) -> tf.data.Dataset:
     """Every worker reads all, still encoded, and keeps its places: the order is the buffer's."""
-    batch_size, places, entry = wanted.batch_size, wanted.places, wanted.entry
+    distinct, entry = wanted.distinct, wanted.entry
+    places = wanted.places % distinct
     kept = split.open(None).cache() if cache else None
 
     def epoch(number):
@@ -159,23 +177,22 @@ def _stream(split: StreamSplit, seed: int, cache: bool, wanted: Wanted) -> tf.da
         buffer_seed = tf.random.stateless_uniform([], key, None, None, tf.int64)
         return examples.shuffle(SHUFFLE_BUFFER, buffer_seed, reshuffle_each_iteration=False)
 
-    start = int(entry.number(entry.step)) * batch_size
+    start = int(entry.number(entry.step)) * distinct
     first, skipped = divmod(start, split.num_examples)
     epochs = tf.data.Dataset.range(first, np.iinfo(np.int64).max)
-    examples = epochs.flat_map(epoch).skip(skipped).enumerate(start)
-    windows = examples.map(lambda number, example: (number, *example)).window(
-        batch_size, drop_remainder=True
-    )
+    examples = epochs.flat_map(epoch).skip(skipped)
+    windows = examples.window(distinct, drop_remainder=True).enumerate(start // distinct)
     left_out = tf.constant(entry.left_out, tf.int64)
+    windows = windows.filter(lambda batch, _: ~tf.reduce_any(batch == left_out))
 
-    def own(numbers, images, labels):
-        window = tf.data.Dataset.zip(numbers, images, labels)
+    def own(_, window):
+        window = tf.data.Dataset.zip(*window)
         runs = np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)
         parts = [window.skip(int(run[0])).take(len(run)) for run in runs]
-        whole = parts[0] if len(parts) == 1 else parts[0].concatenate(parts[1])
-        return whole.filter(lambda number, *_: ~tf.reduce_any(number // batch_size == left_out))
+        return functools.reduce(tf.data.Dataset.concatenate, parts)
 
-    return windows.flat_map(own)
+    numbered = tf.data.Dataset.zip(wanted.numbers(), windows.flat_map(own))
+    return numbered.map(lambda number, example: (number, *example))
 
 
 def _lookup(split: IndexedSplit, read):

@@ -68,6 +68,37 @@ def test_the_order_follows_the_seed(make):
     assert first != other
 
 
+@pytest.mark.parametrize("make", [numbered, streamed])
+@pytest.mark.parametrize(("size", "repeats"), [(6, 3), (8, 3), (4, 2), (4, 4)])
+def test_repeats_come_in_one_batch_each_with_a_crop_of_its_own(make, size, repeats):
+    distinct = -(-size // repeats)
+    some = batches(make(), 2 * COUNT, batch_size=size, repeats=repeats)
+    seen = np.array(order(some)).reshape(-1, size)
+    for batch in seen:
+        np.testing.assert_array_equal(
+            batch[distinct:], np.resize(batch[:distinct], size)[distinct:]
+        )
+    once = seen[:, :distinct].ravel()[: COUNT * (2 * distinct)]
+    assert set(Counter(once).values()) == {2 * distinct}  # of as many epochs
+    parts = [
+        batches(make(), 5, batch_size=size, repeats=repeats, part=Part(n, 2), entry=Entry(3, (5,)))
+        for n in range(2)
+    ]
+    whole = [np.concatenate(pair) for pair in zip(*([b[0] for b in p] for p in parts), strict=True)]
+    expected = [b[0] for b in batches(make(), 9, batch_size=size, repeats=repeats)]
+    np.testing.assert_array_equal(whole, [expected[n] for n in (3, 4, 6, 7, 8)])
+
+
+def test_repeats_are_augmented_each_for_itself(photos):
+    source = open_source(f"folder:{photos}", seed=0)
+    ((images, _),) = batches(
+        source.splits["train"], 1, AUGMENTATIONS["light"], Preprocess(image_size=(24, 32)),
+        batch_size=6, repeats=2,
+    )  # fmt: skip
+    for one, other in zip(images[:3], images[3:], strict=True):
+        assert np.abs(one - other).max() > 0.05
+
+
 def test_caching_changes_nothing_of_an_indexed_split():
     assert order(batches(numbered(), 8)) == order(batches(numbered(), 8, cache=True))
 
