@@ -68,3 +68,68 @@ def _mixer_params(config: MixerConfig, num_patches: int, features: int) -> int:
     block = 2 * norm + _mlp(num_patches, config.tokens_mlp_dim) + _mlp(dim, config.channels_mlp_dim)
     total = _dense(features, dim) + config.num_layers * block + norm
     return total + _dense(dim, config.num_classes) * bool(config.num_classes)
+
+
+def count_flops(config: ViTConfig | MixerConfig, training: bool = False) -> int:
+    """Floating-point operations of one image through the model, 2 for each multiply-add.
+
+    Of matrix products and convolutions; all else is small beside them, and left out as is usual.
+    `training` is also a forward pass, without the patches that `patch_dropout` leaves out.
+    """
+    rows, columns = config.grid_size
+    num_patches = rows * columns
+    patch_height, patch_width = config.patch_size
+    if isinstance(config, MixerConfig):
+        features = patch_height * patch_width * config.in_channels
+        return 2 * _mixer_products(config, num_patches, features)
+    stem, channels = _stem_products(config)
+    features = patch_height * patch_width * channels
+    kept = num_patches
+    if training:
+        kept = max(1, int(num_patches * (1.0 - config.patch_dropout)))
+    embedding = num_patches * features * config.hidden_size
+    return 2 * (stem + embedding + _vit_products(config, kept))
+
+
+def _vit_products(config: ViTConfig, num_patches: int) -> int:
+    """Multiply-adds after the embedding."""
+    dim, tokens = config.hidden_size, config.num_prefix_tokens + num_patches
+    block = tokens * (4 * dim * dim + 2 * dim * config.mlp_dim) + 2 * tokens * tokens * dim
+    total = config.num_layers * block
+    if config.pooling == "attention":
+        total += 2 * dim * dim + 2 * dim * config.mlp_dim  # of its one query
+        total += num_patches * (2 * dim * dim + 2 * dim)
+    pooled = 2 * dim if config.pooling == "token_mean" else dim
+    width = config.representation_size or pooled
+    head = (1 + config.distillation_token) * width * config.num_classes
+    if config.representation_size:
+        head += pooled * width
+    return total + head * (tokens if config.pooling == "none" else 1)
+
+
+def _stem_products(config: ViTConfig) -> tuple[int, int]:
+    """Multiply-adds of the ResNet stem and the channels of its feature map."""
+    if config.stem_layers is None:
+        return 0, config.in_channels
+    width = int(64 * config.stem_width)
+    height, breadth = (-(-side // 2) for side in config.image_size)
+    total, channels = height * breadth * 7 * 7 * config.in_channels * width, width
+    height, breadth = -(-height // 2), -(-breadth // 2)
+    for stage, units in enumerate(config.stem_layers):
+        inner = width * 2**stage
+        outer = 4 * inner
+        for unit in range(units):
+            total += height * breadth * channels * inner
+            if stage > 0 and unit == 0:
+                height, breadth = -(-height // 2), -(-breadth // 2)
+            projection = channels * outer if unit == 0 else 0
+            total += height * breadth * (9 * inner * inner + inner * outer + projection)
+            channels = outer
+    return total, channels
+
+
+def _mixer_products(config: MixerConfig, num_patches: int, features: int) -> int:
+    dim = config.hidden_size
+    block = 2 * num_patches * dim * (config.tokens_mlp_dim + config.channels_mlp_dim)
+    embedding = num_patches * features * dim
+    return embedding + config.num_layers * block + dim * config.num_classes

@@ -24,6 +24,7 @@ SIZES = {
 }
 # Ours follow Simple ViT (Beyer et al. 2022): from few images it learns much faster.
 SIMPLE = {"position_embedding": "sincos2d", "pooling": "mean", "class_token": False}
+STEM_STRIDE = 4
 # name: (size, patch_size, stem_layers, dropout), vit_jax configs/models.py
 HYBRIDS = {
     "r_vit_ti16":  ("ti", 8, (), 0.0),            # "16" is the name; the stride in code is 32
@@ -117,27 +118,39 @@ def _read(name: str) -> tuple[type, dict]:
         raise UserError(f"model={name!r} must be a name, like 'vit_b16', or a configuration")
     plain = re.sub(r"(^|[-_ ])G([-_/ ]?\d)", r"\1gigantic\2", name)
     plain = re.sub(r"[-_/+ ]+", "_", plain).lower().removesuffix("_norep")
-    plain = re.sub(r"_(\d+)(_gap)?$", r"\1\2", plain)
-    if plain in HYBRIDS:
-        size, patch_size, stem_layers, dropout = HYBRIDS[plain]
-        settings = dict(zip(SIZE_FIELDS, SIZES[size], strict=True))
-        settings |= {"patch_size": patch_size, "stem_layers": stem_layers, "dropout": dropout}
-        return ViTConfig, settings
-    match = re.fullmatch(r"(vit|mixer)_(so400m|[a-z]+)(\d+)(_gap)?", plain)
+    plain = re.sub(r"_(\d+)(_gap|_simple)?$", r"\1\2", plain)
+    if plain in HYBRIDS or plain.startswith("r_vit_xs"):
+        return ViTConfig, _hybrid(plain)
+    match = re.fullmatch(r"(vit|mixer)_(so400m|[a-z]+)(\d+)(_gap|_simple)?", plain)
     if match and match[1] == "vit" and match[2] in SIZES:
         settings = dict(zip(SIZE_FIELDS, SIZES[match[2]], strict=True))
         settings["patch_size"] = int(match[3])
         if match[2] == "l" and match[3] == "32":  # set back in vit_jax configs/models.py
             settings["dropout"] = 0.0
-        if match[2] in ("xs", "xxs"):
+        if match[2] in ("xs", "xxs") or match[4] == "_simple":
             settings |= SIMPLE
-        if match[4]:
+        if match[4] == "_gap":
             settings |= {"pooling": "mean", "class_token": False}
         return ViTConfig, settings
     if match and match[1] == "mixer" and match[2] in MIXER_SIZES and not match[4]:
         settings = dict(zip(MIXER_SIZE_FIELDS, MIXER_SIZES[match[2]], strict=True))
         return MixerConfig, settings | {"patch_size": int(match[3])}
     raise UserError(f"model={name!r} is unknown{_nearest(plain, PUBLISHED)}")
+
+
+def _hybrid(plain: str) -> dict:
+    if plain in HYBRIDS:
+        size, patch_size, stem_layers, dropout = HYBRIDS[plain]
+        settings = dict(zip(SIZE_FIELDS, SIZES[size], strict=True))
+        return settings | {
+            "patch_size": patch_size, "stem_layers": stem_layers, "dropout": dropout,
+        }  # fmt: skip
+    stride = plain.removeprefix("r_vit_xs")
+    if not stride.isdecimal() or int(stride) == 0 or int(stride) % STEM_STRIDE:
+        raise UserError(f"model={plain!r} must end in a multiple of {STEM_STRIDE}")
+    # Ours for few small images: a convolution and a pooling, which halve twice, before the patches.
+    settings = dict(zip(SIZE_FIELDS, SIZES["xs"], strict=True)) | SIMPLE
+    return settings | {"patch_size": int(stride) // STEM_STRIDE, "stem_layers": ()}
 
 
 def _nearest(word: str, known) -> str:

@@ -43,10 +43,10 @@ class TrainConfig:
         "pretrained: a file or folder, https://, gs:// or hf://owner/name, of any known layout;"
         " without --model it says which model",
     )
-    recipe: Literal["scratch", "small", "paper-finetune"] | None = setting(
+    recipe: str | None = setting(
         None,
-        "settings that belong together; by default small (for fine-tuning) with weights, scratch"
-        " without",
+        "settings that belong together: a name in training/recipes or your own YAML file; by"
+        " default small (for fine-tuning) with weights, scratch without",
     )
     image_size: Size | None = setting(
         None,
@@ -55,6 +55,9 @@ class TrainConfig:
     )
     dropout: float | None = setting(None, "dropout rate; by default the model's own")
     drop_path: float | None = setting(None, "stochastic depth rate of the last block")
+    pre_logits: bool | None = setting(
+        None, "a tanh layer as wide as the model before the head; by default the recipe's"
+    )
     patch_dropout: float = setting(0.0, "part of the patches left out while training")
     freeze: str = setting(
         "none",
@@ -72,9 +75,13 @@ class TrainConfig:
         None, "peak learning rate; by default by the recipe and the optimizer"
     )
     scale_learning_rate: bool = setting(False, "multiply it by batch_size / 256")
-    warmup_epochs: float | None = setting(
-        None, "epochs of linear warm-up before the cosine; by default a tenth of all"
+    schedule: Literal["cosine", "linear"] | None = setting(
+        None, "how the learning rate falls after the warm-up; by default the recipe's"
     )
+    warmup_epochs: float | None = setting(
+        None, "epochs of linear warm-up; by default the recipe's, or a tenth of all"
+    )
+    warmup_steps: int | None = setting(None, "the same in steps")
     weight_decay: float | None = setting(
         None,
         "decoupled, times the learning rate; not on biases, norms, tokens and positions; by default"
@@ -85,12 +92,16 @@ class TrainConfig:
         "each block learns this much slower than the one above it; 1 for all alike; by default the"
         " recipe's",
     )
-    clip_norm: float | None = setting(1.0, "largest global norm of the gradient, none for no limit")
+    clip_norm: float | None = setting(
+        None, "largest global norm of the gradient, 0 for no limit; by default the recipe's"
+    )
     label_smoothing: float | None = setting(
         None, "part of each label spread over all classes; by default the recipe's"
     )
     balance: bool = setting(False, "weight each class by the inverse of its frequency")
-    ema: float | None = setting(None, "momentum of averaged weights, like 0.999; they are kept")
+    ema: float | None = setting(
+        None, "momentum of averaged weights, like 0.999; they are kept; 0 for none"
+    )
     early_stopping: int | None = setting(
         None, "stop after so many epochs without a better validation accuracy"
     )
@@ -122,11 +133,17 @@ class TrainConfig:
     )
     flip: bool | None = setting(None, "mirror half of the images")
     crop_scale: float | None = setting(None, "least part of the area that a random crop keeps")
-    randaugment: int | None = setting(None, "magnitude of two RandAugment operations, 0 for none")
+    randaugment: int | None = setting(
+        None, "magnitude of the RandAugment operations, 10 is strong; 0 alone for none"
+    )
+    randaugment_layers: int | None = setting(
+        None, "RandAugment operations on each image; by default two where there is a magnitude"
+    )
     color_jitter: float | None = setting(None, "change of brightness, contrast and saturation")
     erasing: float | None = setting(None, "probability of erasing a rectangle")
     repeated_augmentation: int | None = setting(
-        None, "how often an image comes in a batch, each time augmented anew; by default once"
+        None,
+        "how often an image comes in a batch, each time augmented anew; by default the recipe's",
     )
     mixup: float | None = setting(None, "Mixup alpha, 0 for none")
     cutmix: float | None = setting(None, "CutMix alpha, 0 for none")
@@ -149,9 +166,10 @@ class TrainConfig:
         "none", "what is computed again in the backward pass, slower, instead of being kept"
     )
     steps_per_execution: int = setting(1, "steps between two looks at the results")
-    output: str | None = setting(
-        None, "run folder; by default a new one in saved_models", group="output"
+    dry_run: bool = setting(
+        False, "only print the plan: parameters, FLOPs, memory, steps, checkpoints", group="output"
     )
+    output: str | None = setting(None, "run folder; by default a new one in saved_models")
     overwrite: bool = setting(False, "replace the run folder if it exists")
     resume: bool = setting(
         False, "go on with the run in --output, whose settings count; a new run where there is none"
@@ -169,7 +187,7 @@ class TrainConfig:
     deterministic: bool = setting(False, "the same numbers every time on a GPU too, slower")
 
     def __post_init__(self):
-        check_positive(self, "epochs", "batch_size", "learning_rate", "clip_norm", "early_stopping")
+        check_positive(self, "epochs", "batch_size", "learning_rate", "early_stopping")
         check_positive(self, "devices", "accumulate", "steps_per_execution", "checkpoint_every")
         check_positive(self, "keep_checkpoints", "repeated_augmentation")
         if (self.resume or self.resume_weights_only) and self.output is None:
@@ -182,7 +200,10 @@ class TrainConfig:
             raise ValueError(f"devices={self.devices} needs strategy=mirrored")
         check_rates(self, "dropout", "drop_path", "patch_dropout", "ema", "label_smoothing")
         check_rates(self, "max_skipped")
-        check_at_least_zero(self, "warmup_epochs", "weight_decay", "randaugment")
+        check_at_least_zero(self, "warmup_epochs", "warmup_steps", "weight_decay", "clip_norm")
+        check_at_least_zero(self, "randaugment", "randaugment_layers")
+        if self.warmup_epochs is not None and self.warmup_steps is not None:
+            raise ValueError("warmup_epochs and warmup_steps cannot be combined")
         check_seed(self)
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay={self.layer_decay} must be more than 0 and at most 1")
@@ -259,7 +280,7 @@ class EvaluateTransferConfig:
     )
     seeds: int = setting(3, "runs of each data set; of a probe draws of its shots")
     shots: int | None = setting(None, "images of each class a probe learns from; by default all")
-    recipe: Literal["scratch", "small", "paper-finetune"] = setting("small", "of fine-tuning")
+    recipe: str = setting("small", "of fine-tuning")
     image_size: Size | None = setting(None, "pixels; by default the weights' own up to 224")
     epochs: int | None = setting(None, "of fine-tuning; by default by the number of images")
     batch_size: int | None = setting(None, "images a step; by default the command's own")

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 
 from keras_vit.config import MixerConfig, UserError
+from keras_vit.variants import STEM_STRIDE
 from keras_vit.weights import Weights
 from training.config import TrainConfig
 from training.data.sources import Source
-from training.recipes import RECIPES, Recipe
+from training.recipes import Recipe, find_recipe
 
 TINY, SMALL = 16, 64  # pixels; images up to here are used as they are, by a small model
 PHOTO_SIZE = (160, 160)
@@ -33,6 +34,10 @@ TABLE = {
     "small": Defaults("vit_xs", 64, 100_000, 100, 1e-3, "light", 8),
     "photo": Defaults("vit_xs16", 64, 50_000, 100, 1e-3, "light", 32),
 }
+AUGMENTATION = {
+    "augment", "flip", "crop_scale", "randaugment", "randaugment_layers", "color_jitter",
+    "erasing", "mixup", "cutmix",
+}  # fmt: skip
 SGD_RATE = 0.03  # the original's base rate for fine-tuning (vit_jax configs/common.py)
 PRETRAINED_SIDE = 224  # pixels; larger pretrained models are fine-tuned here unless asked
 
@@ -48,39 +53,34 @@ def resolve(
     `images_shown`. `slices` are the equal parts that a batch is dealt out in.
     """
     name = config.recipe or ("small" if weights else "scratch")
-    recipe, kind = RECIPES[name], "photo" if weights else kind_of(source)
+    recipe, kind = find_recipe(name), "photo" if weights else kind_of(source)
     table, count = TABLE[kind], source.splits["train"].num_examples
     images_shown = recipe.images_shown or table.images_shown
     most_epochs = recipe.most_epochs or table.most_epochs
-    batch_size = min(recipe.batch_size or table.batch_size, max(8, count // table.least_steps))
+    batch_size = min(recipe.most_batch or table.batch_size, max(8, count // table.least_steps))
     batch_size = max(1, batch_size // slices) * slices
-    if config.batch_size and config.batch_size % slices:
-        raise UserError(
-            f"batch_size={config.batch_size} must be a multiple of {slices}: devices x accumulate"
-        )
     image_size = pretrained_size(weights, recipe) if weights else small_size(source, kind)
+    flip = None if source.flip else False
+    augmentation = augmentation_defaults(config, recipe, table)
+    config = fill(config, recipe=name, flip=flip, **recipe_settings(config, recipe, weights))
     config = fill(
         config,
-        recipe=name,
         image_size=image_size,
         epochs=min(most_epochs, max(recipe.fewest_epochs, images_shown // count)),
         batch_size=batch_size,
-        optimizer=recipe.optimizer,
-        weight_decay=recipe.weight_decay,
-        layer_decay=recipe.layer_decay,
-        label_smoothing=recipe.label_smoothing,
-        flip=None if source.flip else False,
-        repeated_augmentation=1,
-        **augmentation_defaults(config, recipe, table),
+        **augmentation,
         **image_defaults(weights),
     )
+    if config.batch_size % slices:
+        raise UserError(
+            f"batch_size={config.batch_size} must be a multiple of {slices}: devices x accumulate"
+        )
     rate = config.learning_rate or default_rate(config, recipe, table)
-    config = fill(
-        config,
-        model=None if weights else default_model(config.image_size, kind),
-        warmup_epochs=config.epochs * recipe.warmup,
-    )
-    if config.warmup_epochs > config.epochs:
+    if not weights:
+        config = fill(config, model=default_model(config.image_size, kind, recipe.stem))
+    if config.warmup_steps is None:
+        config = fill(config, warmup_epochs=config.epochs * recipe.warmup)
+    if (config.warmup_epochs or 0) > config.epochs:
         raise UserError(
             f"warmup_epochs={config.warmup_epochs:g} must be at most the {config.epochs} epochs"
         )
@@ -116,26 +116,41 @@ def pretrained_size(weights: Weights, recipe: Recipe) -> tuple[int, int]:
     return tuple(round(side / step) * step for side, step in zip(sides, steps, strict=True))
 
 
-def default_model(image_size: tuple[int, int], kind: str) -> str:
+def default_model(image_size: tuple[int, int], kind: str, stem: bool) -> str:
     model = TABLE[kind].model
     if kind == "photo":
-        return model
-    return model + str(small_patch(image_size, 4 if kind == "tiny" else 8))
+        return f"r_{model}" if stem else model
+    patch = small_patch(image_size, 4 if kind == "tiny" else 8)
+    if stem and kind == "small" and not any(side % STEM_STRIDE for side in image_size):
+        whole = small_patch([side // STEM_STRIDE for side in image_size], 8) * STEM_STRIDE
+        return f"r_{model}{whole}"
+    return model + str(patch)
+
+
+def recipe_settings(config: TrainConfig, recipe: Recipe, weights: Weights | None) -> dict:
+    """What the recipe sets, and scratch where it does not; not what goes with a user's choice."""
+    settings = find_recipe("scratch").settings | recipe.settings
+    left = set()
+    if config.augment:  # a preset that the user names is taken whole
+        left |= AUGMENTATION
+    if weights:  # they bring their model
+        left |= {"model", "pre_logits"}
+    if config.warmup_epochs is not None or config.warmup_steps is not None:
+        left |= {"warmup_epochs", "warmup_steps"}
+    return {name: value for name, value in settings.items() if name not in left}
 
 
 def default_rate(config: TrainConfig, recipe: Recipe, table: Defaults) -> float:
-    """Peak learning rate where the user gives none."""
-    if config.optimizer != recipe.optimizer or recipe.rate is None:
+    """Peak learning rate where the user and the recipe's settings give none."""
+    if config.optimizer != recipe.settings.get("optimizer") or recipe.rate is None:
         return {"adamw": table.learning_rate, "sgd": SGD_RATE}[config.optimizer]
     return recipe.rate * (config.batch_size / recipe.rate_batch if recipe.rate_batch else 1.0)
 
 
 def augmentation_defaults(config: TrainConfig, recipe: Recipe, table: Defaults) -> dict:
-    """Preset and what is changed of it; a preset that the user names is taken whole."""
-    if config.augment:
+    """Preset and what is changed of it, where neither the user nor the recipe names one."""
+    if config.augment or "augment" in recipe.settings:
         return {}
-    if recipe.augment:
-        return {"augment": recipe.augment, "crop_scale": recipe.crop_scale}
     return {"augment": table.augment, "crop_scale": table.crop_scale, "mixup": table.mixup}
 
 

@@ -131,7 +131,7 @@ def make_callbacks(job: Fit, facts: dict, signals: Signals) -> list[keras.callba
     history, best = History(run, writes), SaveBest(run, writes)
     others = {"history": history, "best": best}
     callbacks = [Progress(config.batch_size)]
-    if config.ema is not None:
+    if config.ema:
         callbacks.append(Averaging())
     callbacks += [best, history]
     if writes:

@@ -116,10 +116,15 @@ def read_value(kind, word: str):
 
 def yaml_flags(path: str, config_class) -> list[str]:
     """The flags that a YAML file stands for. Raises: UsageError that names the file."""
+    return words_of(read_yaml(path), path, config_class)
+
+
+def words_of(content: dict, path: str, config_class) -> list[str]:
+    """The flags that settings stand for. Raises: UsageError that names the file they are from."""
     known = {field.name: field for field in fields(config_class) if not is_positional(field)}
     hints = get_type_hints(config_class)
     flags = []
-    for key, value in read_yaml(path).items():
+    for key, value in content.items():
         name = str(key).replace("-", "_")
         if name in INFORMATION:
             continue

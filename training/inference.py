@@ -16,7 +16,7 @@ from training.data.pipeline import evaluation_dataset
 from training.data.preprocess import Preprocess
 from training.data.sources import IndexedSplit, Source, StreamSplit
 from training.defaults import pretrained_size
-from training.recipes import RECIPES
+from training.recipes import find_recipe
 from training.report import progress
 from training.run import Run
 
@@ -78,7 +78,7 @@ def open_backbone(path: str, image_size: tuple[int, int] | None = None) -> Backb
         preprocess = Preprocess.from_dict(run.read_preprocess())
         return Backbone(before_head(run.load_model()), preprocess, run)
     weights = keras_vit.open_weights(path, image_size=image_size)
-    size = image_size or pretrained_size(weights, RECIPES["scratch"])
+    size = image_size or pretrained_size(weights, find_recipe("scratch"))
     model = keras_vit.from_weights(weights, image_size=size, num_classes=0)
     if len(model.output_shape) != 2:
         raise UserError(f"{path}: pools no tokens, so that an image has no single feature vector")

@@ -16,7 +16,7 @@ from training.data.preprocess import Preprocess
 from training.data.sources import Source
 from training.optimizer import make_optimizer
 from training.progressive import choose_stage, make_stages
-from training.schedule import WarmupCosine
+from training.schedule import WarmupDecay
 from training.trainer import Trainer
 
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -44,10 +44,16 @@ def make_trainer(config: TrainConfig, model: keras.Model, steps: int) -> Trainer
     return trainer
 
 
-def make_schedule(config: TrainConfig, steps: int) -> WarmupCosine:
-    return WarmupCosine(
-        config.learning_rate, round(config.warmup_epochs * steps), config.epochs * steps
-    )
+def make_schedule(config: TrainConfig, steps: int) -> WarmupDecay:
+    """Raises: UserError: the warm-up is longer than the run."""
+    warmup, total = config.warmup_steps, config.epochs * steps
+    if warmup is None:
+        warmup = round(config.warmup_epochs * steps)
+    elif warmup > total:
+        raise UserError(
+            f"warmup_steps={warmup} must be at most the {total} steps of {config.epochs} epochs"
+        )
+    return WarmupDecay(config.learning_rate, warmup, total, config.schedule)
 
 
 def open_pretrained(config: TrainConfig) -> Weights:
@@ -84,6 +90,8 @@ def make_augmentation(config: TrainConfig) -> Augmentation:
     if config.randaugment is not None:
         changes["randaugment_layers"] = 2 if config.randaugment else 0
         changes["randaugment_magnitude"] = config.randaugment
+    if config.randaugment_layers is not None:
+        changes["randaugment_layers"] = config.randaugment_layers
     return replace(preset, **{name: v for name, v in changes.items() if v is not None})
 
 
@@ -101,6 +109,9 @@ def make_model(config: TrainConfig, source: Source, weights: Weights | None = No
     }
     overrides = {name: value for name, value in overrides.items() if value is not None}
     architecture = config.model
+    if config.pre_logits:
+        like = weights.config if weights else keras_vit.find_config(architecture)
+        overrides["representation_size"] = like.hidden_size
     if weights:
         architecture, overrides = config_for(config.model, weights, **overrides), {}
     model = keras_vit.create_model(architecture, dtype=POLICIES[config.precision], **overrides)

@@ -69,9 +69,9 @@ def make_optimizer(config, model, schedule):
         "learning_rate": schedule,
         "rates": layer_rates(variables, config.layer_decay),
         "decays": [config.weight_decay if is_decayed(v) else 0.0 for v in variables],
-        "global_clipnorm": config.clip_norm,
-        "use_ema": config.ema is not None,
-        "ema_momentum": config.ema if config.ema is not None else 0.99,
+        "global_clipnorm": config.clip_norm or None,
+        "use_ema": bool(config.ema),
+        "ema_momentum": config.ema or 0.99,
     }
     if config.optimizer == "sgd":
         return SGD(momentum=0.9, **common)

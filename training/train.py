@@ -29,6 +29,7 @@ from training.making import (
     open_pretrained,
     steps_per_epoch,
 )
+from training.plan import plan
 from training.progressive import make_stages, staged
 from training.resume import check_same_run, restore_weights
 from training.run import Run, check_free, unused_path
@@ -38,6 +39,7 @@ from training.trainer import Trainer
 NOT_OF_THE_RUN = (
     "output",
     "overwrite",
+    "dry_run",
     "resume",
     "resume_weights_only",
     "strategy",
@@ -76,18 +78,17 @@ def main(config: TrainConfig) -> None:
         report = keras_vit.load_weights(model, weights) if weights else None
         trainer = make_trainer(config, model, steps)
     if chief:
-        describe(config, source, model, report)
+        describe(config, source, trainer, report)
 
+    if config.dry_run:
+        return
+    batches = training_batches(config, source, preprocess, steps, part)
     run = before or open_run(config, source, chief)
     if chief and not (before and config.resume):
-        run.write_config(settings, facts)
-        run.write_labels(source.class_names)
-        run.write_preprocess(preprocess.to_dict())
-        run.write_skipped((item.path, item.reason) for item in source.skipped)
+        write_facts(run, settings, facts, source, preprocess)
     if config.resume_weights_only:
         start_from_weights(run, trainer, chief)
 
-    batches = training_batches(config, source, preprocess, steps, part)
     held_out = source.splits["validation"]
     validation = validation_dataset(
         held_out,
@@ -161,6 +162,14 @@ def open_run(config: TrainConfig, source: Source, chief: bool) -> Run:
     return Run.create(path, config.overwrite) if chief else Run(Path(path))
 
 
+def write_facts(run: Run, settings: dict, facts: dict, source: Source, preprocess) -> None:
+    """What the run's folder says of it from the start."""
+    run.write_config(settings, facts)
+    run.write_labels(source.class_names)
+    run.write_preprocess(preprocess.to_dict())
+    run.write_skipped((item.path, item.reason) for item in source.skipped)
+
+
 def start_from_weights(run: Run, trainer: Trainer, chief: bool) -> None:
     """Fill the model from the run's newest checkpoint, which is set aside, and begin at step 0."""
     arrays, _ = checkpoint.newest(run.checkpoints_path, or_before=True)
@@ -188,7 +197,7 @@ def made_with(source: Source, weights: Weights | None) -> dict:
 
 
 def describe(
-    config: TrainConfig, source: Source, model: keras.Model, report: LoadReport | None
+    config: TrainConfig, source: Source, trainer: Trainer, report: LoadReport | None
 ) -> None:
     """What is about to happen, in a few lines."""
     counts = ", ".join(f"{split.num_examples} {name}" for name, split in source.splits.items())
@@ -200,7 +209,7 @@ def describe(
         )
     height, width = config.image_size
     print(
-        f"Model      {model_word(config)}: {model.count_params():,} parameters,"
+        f"Model      {model_word(config)}: {trainer.count_params():,} parameters,"
         f" {height}x{width} pixels"
     )
     if report:
@@ -214,6 +223,8 @@ def describe(
     if config.progressive:
         sizes = [f"{height}x{width}" for height, width in (*config.progressive, config.image_size)]
         print(f"Sizes      {', '.join(sizes)} pixels, each for as many epochs")
+    if config.dry_run:
+        print(plan(config, source, trainer, trainer.distribute_strategy.num_replicas_in_sync))
     sys.stdout.flush()
 
 

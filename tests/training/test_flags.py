@@ -14,14 +14,14 @@ from training.run import Run
 FLAGS = {
     "train": """
         --data --data-dir --validation-fraction --max-skipped --cache --model --weights --recipe
-        --image-size --dropout --drop-path --patch-dropout --freeze --epochs --batch-size
-        --optimizer --learning-rate --scale-learning-rate --warmup-epochs --weight-decay
-        --layer-decay --clip-norm --label-smoothing --balance --ema --early-stopping --precision
-        --seed --progressive --resize --crop-fraction --interpolation --augment --flip --crop-scale
-        --randaugment --color-jitter --erasing --repeated-augmentation --mixup --cutmix --strategy
-        --devices --cluster --task --accumulate --remat --steps-per-execution --output --overwrite
-        --resume --resume-weights-only --checkpoint-every --keep-checkpoints --on-nan
-        --deterministic
+        --image-size --dropout --drop-path --pre-logits --patch-dropout --freeze --epochs
+        --batch-size --optimizer --learning-rate --scale-learning-rate --schedule --warmup-epochs
+        --warmup-steps --weight-decay --layer-decay --clip-norm --label-smoothing --balance --ema
+        --early-stopping --precision --seed --progressive --resize --crop-fraction --interpolation
+        --augment --flip --crop-scale --randaugment --randaugment-layers --color-jitter --erasing
+        --repeated-augmentation --mixup --cutmix --strategy --devices --cluster --task --accumulate
+        --remat --steps-per-execution --dry-run --output --overwrite --resume --resume-weights-only
+        --checkpoint-every --keep-checkpoints --on-nan --deterministic
     """,
     "evaluate": """
         RUN --data --data-dir --split --batch-size --real-labels

@@ -9,9 +9,9 @@ import pytest
 import keras_vit
 from training.config import TrainConfig
 from training.optimizer import is_decayed, layer_rates, make_optimizer
-from training.schedule import WarmupCosine
+from training.schedule import WarmupDecay
 
-SCHEDULE = WarmupCosine(0.01, 2, 8)
+SCHEDULE = WarmupDecay(0.01, 2, 8)
 RATES = [0.005, 0.01, 0.01]  # its first steps, by hand
 CONFIG = TrainConfig(weight_decay=0.1, layer_decay=0.5, clip_norm=1.0)
 

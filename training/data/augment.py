@@ -25,7 +25,7 @@ class Augmentation:
         aspect between 3/4 and 4/3); None for the centre crop of evaluation.
     flip: mirror half of the images.
     randaugment_layers: RandAugment operations on each image.
-    randaugment_magnitude: their strength, 0 to 10.
+    randaugment_magnitude: their strength, 0 to 30; 10 is strong.
     color_jitter: brightness, contrast and saturation change by up to this part, in [0, 1).
     erasing: probability that a random rectangle is set to noise (Zhong et al. 2020).
     mixup: alpha of Mixup's Beta distribution (Zhang et al. 2018), 0 for none.

@@ -9,7 +9,8 @@ import math
 import tensorflow as tf
 
 FILL = 128.0  # what rotation and its like leave empty
-MAX_MAGNITUDE = 10.0
+SCALE = 10.0  # the magnitude of RandAugment's own ranges (tf autoaugment.py `_MAX_LEVEL`)
+MAX_MAGNITUDE = 30.0  # the largest that its paper tried
 
 
 def randaugment(image, layers: int, magnitude: float, seed):
@@ -18,12 +19,12 @@ def randaugment(image, layers: int, magnitude: float, seed):
     Args:
         image: float32 levels 0..255, whole numbers, `(H, W, C)`.
         layers: how many operations, each drawn from all 14, may repeat.
-        magnitude: 0 to 10; half of the operations with a direction go the other way.
+        magnitude: 0 to 30; half of the operations with a direction go the other way.
         seed: int `(2,)`; equal seeds give equal images.
 
     Returns: float32 levels 0..255, whole numbers, `(H, W, C)`.
     """
-    strength = magnitude / MAX_MAGNITUDE
+    strength = magnitude / SCALE
     for layer_seed in tf.unstack(tf.random.split(seed, layers)):
         draw = tf.random.stateless_uniform([2], layer_seed)
         index = tf.cast(draw[0] * len(OPERATIONS), tf.int32)
@@ -126,30 +127,34 @@ def translate_y(image, strength, sign):
 
 
 def posterize(image, strength, sign):
-    step = 2.0 ** math.floor(4 * strength)
+    step = 2.0 ** math.floor(4 * min(strength, 1.0))  # four bits are left at least
     return tf.floor(image / step) * step
 
 
 def solarize(image, strength, sign):
-    threshold = 256.0 - math.floor(256 * strength)
+    threshold = 256.0 - math.floor(256 * min(strength, 1.0))  # all is inverted
     return tf.where(image < threshold, image, 255.0 - image)
 
 
+def enhancement(strength, sign):
+    return tf.maximum(0.1, 1.0 + sign * 0.9 * strength)
+
+
 def color(image, strength, sign):
-    return blend(grayscale(image), image, 1.0 + sign * 0.9 * strength)
+    return blend(grayscale(image), image, enhancement(strength, sign))
 
 
 def contrast(image, strength, sign):
     mean = tf.floor(tf.reduce_mean(grayscale(image)) + 0.5)
-    return blend(mean, image, 1.0 + sign * 0.9 * strength)
+    return blend(mean, image, enhancement(strength, sign))
 
 
 def brightness(image, strength, sign):
-    return blend(tf.zeros_like(image), image, 1.0 + sign * 0.9 * strength)
+    return blend(tf.zeros_like(image), image, enhancement(strength, sign))
 
 
 def sharpness(image, strength, sign):
-    return blend(smooth(image), image, 1.0 + sign * 0.9 * strength)
+    return blend(smooth(image), image, enhancement(strength, sign))
 
 
 OPERATIONS = (

@@ -145,7 +145,7 @@ def test_what_is_erased_is_one_rectangle_of_noise():
     [
         ({"crop_scale": (0.0, 1.0)}, "crop_scale=(0.0, 1.0) must be 0 < least <= most <= 1"),
         ({"crop_scale": (0.6, 0.5)}, "crop_scale=(0.6, 0.5) must be 0 < least <= most <= 1"),
-        ({"randaugment_magnitude": 11}, "randaugment_magnitude=11 must be between 0 and 10"),
+        ({"randaugment_magnitude": 31}, "randaugment_magnitude=31 must be between 0 and 30"),
         ({"color_jitter": 1.0}, "color_jitter=1.0 must be at least 0 and less than 1"),
         ({"erasing": 1.5}, "erasing=1.5 must be a probability, 0 to 1"),
         ({"mixup": -0.1}, "mixup=-0.1 must be at least 0"),

@@ -119,3 +119,17 @@ def test_a_set_that_is_no_classification_is_refused(data_dir):
 def test_images_stay_encoded_until_they_are_cropped(data_dir):
     contents, _ = next(iter(open_tfds("leaves", data_dir).splits["train"].open(None)))
     assert Image.open(io.BytesIO(contents.numpy())).format == "PNG"
+
+
+class Imagenet2012(Leaves):
+    """As ImageNet-1k: no test split, and a validation split that results are told on."""
+
+    SPLITS = {"train": 100, "validation": 7}
+
+
+def test_of_imagenet_the_official_validation_images_are_the_test(tmp_path):
+    Imagenet2012(data_dir=tmp_path).download_and_prepare()
+    source = open_source("tfds:imagenet2012", seed=0, data_dir=str(tmp_path))
+    counts = {name: split.num_examples for name, split in source.splits.items()}
+    assert counts == {"train": 99, "validation": 1, "test": 7}
+    assert source.made_validation
