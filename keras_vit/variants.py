@@ -25,6 +25,12 @@ SIZES = {
 # Ours follow Simple ViT (Beyer et al. 2022): from few images it learns much faster.
 SIMPLE = {"position_embedding": "sincos2d", "pooling": "mean", "class_token": False}
 STEM_STRIDE = 4
+# Endings of a name, "vit_s16_gap": average pooling, Simple ViT, and DeiT's second token.
+ENDINGS = {
+    "_gap": {"pooling": "mean", "class_token": False},
+    "_simple": SIMPLE,
+    "_distilled": {"pooling": "token", "class_token": True, "distillation_token": True},
+}
 # name: (size, patch_size, stem_layers, dropout), vit_jax configs/models.py
 HYBRIDS = {
     "r_vit_ti16":  ("ti", 8, (), 0.0),            # "16" is the name; the stride in code is 32
@@ -43,7 +49,8 @@ MIXER_SIZES = {
 PUBLISHED = (
     "vit_ti16", "vit_s16", "vit_s32", "vit_b8", "vit_b16", "vit_b32", "vit_l16", "vit_l32",
     "vit_h14", "vit_s16_gap", "vit_s32_gap", "vit_b16_gap", "vit_b32_gap", "vit_so400m14",
-    "vit_g14", "vit_gigantic14", *HYBRIDS, "mixer_s16", "mixer_s32", "mixer_b16", "mixer_b32",
+    "vit_g14", "vit_gigantic14", "vit_ti16_distilled", "vit_s16_distilled", "vit_b16_distilled",
+    *HYBRIDS, "mixer_s16", "mixer_s32", "mixer_b16", "mixer_b32",
     "mixer_l16",
 )
 # fmt: on
@@ -118,19 +125,18 @@ def _read(name: str) -> tuple[type, dict]:
         raise UserError(f"model={name!r} must be a name, like 'vit_b16', or a configuration")
     plain = re.sub(r"(^|[-_ ])G([-_/ ]?\d)", r"\1gigantic\2", name)
     plain = re.sub(r"[-_/+ ]+", "_", plain).lower().removesuffix("_norep")
-    plain = re.sub(r"_(\d+)(_gap|_simple)?$", r"\1\2", plain)
+    plain = re.sub(r"_(\d+)(_[a-z]+)?$", r"\1\2", plain)
     if plain in HYBRIDS or plain.startswith("r_vit_xs"):
         return ViTConfig, _hybrid(plain)
-    match = re.fullmatch(r"(vit|mixer)_(so400m|[a-z]+)(\d+)(_gap|_simple)?", plain)
+    match = re.fullmatch(r"(vit|mixer)_(so400m|[a-z]+)(\d+)(_gap|_simple|_distilled)?", plain)
     if match and match[1] == "vit" and match[2] in SIZES:
         settings = dict(zip(SIZE_FIELDS, SIZES[match[2]], strict=True))
         settings["patch_size"] = int(match[3])
         if match[2] == "l" and match[3] == "32":  # set back in vit_jax configs/models.py
             settings["dropout"] = 0.0
-        if match[2] in ("xs", "xxs") or match[4] == "_simple":
+        if match[2] in ("xs", "xxs"):
             settings |= SIMPLE
-        if match[4] == "_gap":
-            settings |= {"pooling": "mean", "class_token": False}
+        settings |= ENDINGS.get(match[4], {})
         return ViTConfig, settings
     if match and match[1] == "mixer" and match[2] in MIXER_SIZES and not match[4]:
         settings = dict(zip(MIXER_SIZE_FIELDS, MIXER_SIZES[match[2]], strict=True))

@@ -109,6 +109,16 @@ class TrainConfig:
         "float32", "of the computation; weights stay float32"
     )
     seed: int = setting(0, "of weights, order, augmentation and of the validation split")
+    teacher: str | None = setting(
+        None, "learn from this trained model too: a .keras file that gives logits, or a run folder"
+    )
+    distillation: Literal["none", "soft", "hard"] | None = setting(
+        None,
+        "what of the teacher is learnt: its probabilities (soft) or the class it says (hard); by"
+        " default hard with a teacher",
+    )
+    distillation_alpha: float = setting(0.5, "the teacher's part of the loss, 0 to 1")
+    distillation_tau: float = setting(3.0, "temperature of soft distillation")
     progressive: tuple[Size, ...] | None = setting(
         None,
         "sizes of the images in the first parts of the run, all as long, before image_size:"
@@ -204,6 +214,7 @@ class TrainConfig:
         check_at_least_zero(self, "randaugment", "randaugment_layers")
         if self.warmup_epochs is not None and self.warmup_steps is not None:
             raise ValueError("warmup_epochs and warmup_steps cannot be combined")
+        check_distillation(self)
         check_seed(self)
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             raise ValueError(f"layer_decay={self.layer_decay} must be more than 0 and at most 1")
@@ -385,6 +396,15 @@ def check_positive(config, *names) -> None:
 
 def check_at_least_zero(config, *names) -> None:
     _check(config, names, lambda value: value >= 0, "at least 0")
+
+
+def check_distillation(config) -> None:
+    check_positive(config, "distillation_tau")
+    _check(config, ("distillation_alpha",), lambda value: 0 <= value <= 1, "0 to 1")
+    if config.distillation in ("soft", "hard") and config.teacher is None:
+        raise ValueError(
+            f"distillation={config.distillation} needs teacher, a .keras file or a run folder"
+        )
 
 
 def check_seed(config) -> None:

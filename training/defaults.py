@@ -68,6 +68,7 @@ def resolve(
         image_size=image_size,
         epochs=min(most_epochs, max(recipe.fewest_epochs, images_shown // count)),
         batch_size=batch_size,
+        distillation="hard" if config.teacher else "none",
         **augmentation,
         **image_defaults(weights),
     )

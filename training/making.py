@@ -14,6 +14,7 @@ from training.config import TrainConfig
 from training.data.augment import AUGMENTATIONS, Augmentation
 from training.data.preprocess import Preprocess
 from training.data.sources import Source
+from training.distillation import Distillation, with_heads
 from training.optimizer import make_optimizer
 from training.progressive import choose_stage, make_stages
 from training.schedule import WarmupDecay
@@ -22,12 +23,14 @@ from training.trainer import Trainer
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
 
 
-def make_trainer(config: TrainConfig, model: keras.Model, steps: int) -> Trainer:
+def make_trainer(
+    config: TrainConfig, model: keras.Model, steps: int, distillation: Distillation | None = None
+) -> Trainer:
     """The model with its loss, optimizer and metrics."""
-    stages = make_stages(config, steps)
-    choose = choose_stage(model, stages) if len(stages) > 1 else None
+    student = with_heads(model) if distillation else model
+    choose = choose_stage(student, make_stages(config, steps))
     trainer = Trainer(model.inputs, model.outputs, name=model.name)
-    trainer.prepare(config.accumulate, choose)
+    trainer.prepare(config.accumulate, choose, distillation)
     optimizer = make_optimizer(config, model, make_schedule(config, steps))
     if config.precision == "float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)

@@ -51,6 +51,8 @@ def choose_stage(model: keras.Model, stages: list[Stage]):
 
     Raises: UserError: a size that the model cannot have.
     """
+    if len(stages) == 1:
+        return lambda images, function: function(model, images)
     views = [at_size(model, stage.image_size) for stage in stages[:-1]] + [model]
     sizes = [view.input_shape[1:3] for view in views]
 

@@ -18,7 +18,7 @@ def check_same_run(run: Run, settings: dict, facts: dict, class_names) -> None:
     old = run.read_config()
     old_facts = old.pop("made_with")
     compared = [(name, old.get(name), settings[name]) for name in settings if name not in FREE]
-    for name in ("data_fingerprint", "weights_sha256"):
+    for name in ("data_fingerprint", "weights_sha256", "teacher_sha256"):
         compared.append((name, old_facts.get(name), facts.get(name)))
     for name, then, now in compared:
         now = yaml.safe_load(yaml.safe_dump(now))  # as it would have been written

@@ -17,6 +17,7 @@ from training.config import TrainConfig
 from training.data.pipeline import Entry, Part, training_dataset, validation_dataset
 from training.data.sources import Source, open_source
 from training.defaults import resolve
+from training.distillation import make_distillation, teacher_digest
 from training.distribution import distribute, make_strategy, part_of
 from training.fit import Fit, fit
 from training.making import (
@@ -68,7 +69,7 @@ def main(config: TrainConfig) -> None:
     )
     weights = open_pretrained(config) if config.weights else None
     config = resolve(config, source, weights, strategy.num_replicas_in_sync * config.accumulate)
-    settings, facts = saved_settings(config), made_with(source, weights)
+    settings, facts = saved_settings(config), made_with(config, source, weights)
     if before and config.resume:
         check_same_run(before, settings, facts, source.class_names)
     preprocess = make_preprocess(config, source, weights)
@@ -76,7 +77,8 @@ def main(config: TrainConfig) -> None:
     with strategy.scope():
         model = make_model(config, source, weights)
         report = keras_vit.load_weights(model, weights) if weights else None
-        trainer = make_trainer(config, model, steps)
+        distillation = make_distillation(config, preprocess, source.class_names)
+        trainer = make_trainer(config, model, steps, distillation)
     if chief:
         describe(config, source, trainer, report)
 
@@ -184,9 +186,10 @@ def default_name(config: TrainConfig, source: Source) -> str:
     return f"{source.name}-{model_word(config).lower().replace('/', '')}"
 
 
-def made_with(source: Source, weights: Weights | None) -> dict:
+def made_with(config: TrainConfig, source: Source, weights: Weights | None) -> dict:
     """What a run depends on besides its settings."""
     return {
+        **({"teacher_sha256": teacher_digest(config.teacher)} if config.teacher else {}),
         **({"weights_sha256": weights.digest} if weights else {}),
         "keras_vit": keras_vit.__version__,
         "keras": keras.__version__,
@@ -220,6 +223,8 @@ def describe(
         f" {config.optimizer} at {config.learning_rate:g},"
         f" augmentation {config.augment}, {config.precision}"
     )
+    if config.distillation != "none":
+        print(f"Teacher    {config.teacher}: {config.distillation} distillation")
     if config.progressive:
         sizes = [f"{height}x{width}" for height, width in (*config.progressive, config.image_size)]
         print(f"Sizes      {', '.join(sizes)} pixels, each for as many epochs")

@@ -24,6 +24,7 @@ class Trainer(ReplicatedModel):
         the memory of one slice, the gradient of all.
     choose: of (images, function), gives `function(model, images)` of the model for images of this
         size; None: always of this model.
+    distillation: a `training.distillation.Distillation`, with models of its `with_heads`, or None.
     steps_done: int64 variable, steps of the run so far.
     bad_step: int64 variable, the first step (from 0) whose loss was not finite; -1 for none.
     wish, agreed: float32 variables: this worker's wish to stop (1.0), and after a step how many
@@ -33,10 +34,11 @@ class Trainer(ReplicatedModel):
     replayed: whether the last step was such a one.
     """
 
-    def prepare(self, accumulate: int = 1, choose=None):
+    def prepare(self, accumulate: int = 1, choose=None, distillation=None):
         """Set what a functional constructor does not take; returns itself."""
         self.accumulate = accumulate
         self.choose = choose or (lambda images, function: function(self, images))
+        self.distillation = distillation
         self.steps_to_replay, self.replayed = 0, False
         first = tf.VariableAggregation.ONLY_FIRST_REPLICA
         self.steps_done, self.bad_step, self.wish, self.agreed = (
@@ -161,11 +163,12 @@ class Trainer(ReplicatedModel):
 
     def _slice_gradients(self, data):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
+        taught = self.distillation.teach(x) if self.distillation else None
 
         def compute(model, images):
             with tf.GradientTape() as tape:
-                outputs = model(images, training=True)
-                mean = self._mean_loss(images, y, outputs, weights, training=True)
+                answers = model(images, training=True)
+                outputs, mean = self._outputs_and_loss(answers, images, y, weights, taught)
                 parts = self.accumulate * self.distribute_strategy.num_replicas_in_sync
                 loss = mean / tf.cast(parts, mean.dtype)
                 scaled = self.optimizer.scale_loss(loss)
@@ -176,6 +179,13 @@ class Trainer(ReplicatedModel):
         self._loss_tracker.update_state(mean, sample_weight=tf.shape(outputs)[0])
         self.compute_metrics(x, y, outputs)
         return loss, gradients
+
+    def _outputs_and_loss(self, answers, x, y, weights, taught):
+        if taught is None:
+            return answers, self._mean_loss(x, y, answers, weights, training=True)
+        outputs, of_labels, of_teacher = answers
+        base = self._mean_loss(x, y, of_labels, weights, training=True)
+        return outputs, self.distillation.loss(base, of_teacher, taught, weights)
 
     def _mean_loss(self, x, y, outputs, weights, training):
         """Mean over the examples at hand: Keras has divided it by the number of replicas."""

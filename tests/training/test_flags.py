@@ -17,8 +17,9 @@ FLAGS = {
         --image-size --dropout --drop-path --pre-logits --patch-dropout --freeze --epochs
         --batch-size --optimizer --learning-rate --scale-learning-rate --schedule --warmup-epochs
         --warmup-steps --weight-decay --layer-decay --clip-norm --label-smoothing --balance --ema
-        --early-stopping --precision --seed --progressive --resize --crop-fraction --interpolation
-        --augment --flip --crop-scale --randaugment --randaugment-layers --color-jitter --erasing
+        --early-stopping --precision --seed --teacher --distillation --distillation-alpha
+        --distillation-tau --progressive --resize --crop-fraction --interpolation --augment --flip
+        --crop-scale --randaugment --randaugment-layers --color-jitter --erasing
         --repeated-augmentation --mixup --cutmix --strategy --devices --cluster --task --accumulate
         --remat --steps-per-execution --dry-run --output --overwrite --resume --resume-weights-only
         --checkpoint-every --keep-checkpoints --on-nan --deterministic
