@@ -49,15 +49,17 @@ MIXER_SIZES = {
 PUBLISHED = (
     "vit_ti16", "vit_s16", "vit_s32", "vit_b8", "vit_b16", "vit_b32", "vit_l16", "vit_l32",
     "vit_h14", "vit_s16_gap", "vit_s32_gap", "vit_b16_gap", "vit_b32_gap", "vit_so400m14",
-    "vit_g14", "vit_gigantic14", "vit_ti16_distilled", "vit_s16_distilled", "vit_b16_distilled",
-    *HYBRIDS, "mixer_s16", "mixer_s32", "mixer_b16", "mixer_b32",
+    "vit_g14", "vit_gigantic14", *HYBRIDS, "mixer_s16", "mixer_s32", "mixer_b16", "mixer_b32",
     "mixer_l16",
 )
 # fmt: on
 
 
 def list_models() -> list[str]:
-    """Names of the published models. Other patch sizes may be written too: `"vit_ti4"`."""
+    """Names of the published models. Other patch sizes may be written too: `"vit_ti4"`.
+
+    So may DeiT's with a distillation token: `"vit_s16_distilled"`.
+    """
     return list(PUBLISHED)
 
 

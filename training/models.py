@@ -28,3 +28,4 @@ def main(config: ModelsConfig) -> None:
         )
     console().print(table)
     print("Any patch size may be written: vit_s8. vit_xs is for small images: vit_xs4.")
+    print("With DeiT's distillation token: vit_s16_distilled.")

@@ -30,9 +30,6 @@ PARAMETERS = {
     "vit_b16_gap": 86_566_120,
     "vit_s32_gap": 22_878_184,
     "vit_b32_gap": 88_222_696,
-    "vit_ti16_distilled": 5_910_800,  # these three: DeiT's
-    "vit_s16_distilled": 22_436_432,
-    "vit_b16_distilled": 87_338_192,
     "r_vit_ti16": 6_337_704,
     "r26_vit_s32": 36_431_912,
     "r26_vit_b32": 101_383_976,
@@ -127,6 +124,13 @@ def test_any_patch_size_may_be_written():
     assert find_config("ViT-Ti/8-distilled") == find_config("vit_ti8", distillation_token=True)
     assert find_config("vit_xxs2_distilled", image_size=8).num_prefix_tokens == 2
     assert find_config("vit_l32_gap").dropout == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("vit_ti16", 5_910_800), ("vit_s16", 22_436_432), ("vit_b16", 87_338_192)]
+)
+def test_distilled_ones_have_the_parameters_of_deits(name, count):
+    assert count_params(find_config(f"{name}_distilled")) == count
 
 
 def test_overrides():
