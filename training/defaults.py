@@ -54,6 +54,8 @@ def resolve(
     """
     name = config.recipe or ("small" if weights else "scratch")
     recipe, kind = find_recipe(name), "photo" if weights else kind_of(source)
+    if recipe.needs and getattr(config, recipe.needs) is None:
+        raise UserError(f"recipe={name!r} needs {recipe.needs}")
     table, count = TABLE[kind], source.splits["train"].num_examples
     images_shown = recipe.images_shown or table.images_shown
     most_epochs = recipe.most_epochs or table.most_epochs

@@ -25,13 +25,30 @@ def source(count=IMAGENET, image_size=None):
 
 
 def resolved(name, data=None, **settings):
-    return resolve(TrainConfig(recipe=name, **settings), data or source())
+    needed = {"teacher": "x.keras"} if find_recipe(name).needs else {}
+    return resolve(TrainConfig(recipe=name, **needed, **settings), data or source())
+
+
+def test_deit_distilled_needs_a_teacher():
+    with pytest.raises(UserError, match="recipe='deit-distilled' needs teacher"):
+        resolve(TrainConfig(recipe="deit-distilled"), source())
+    config = resolved("deit-distilled")
+    assert config.distillation == "hard"
+    assert keras_vit.find_config(config.model).distillation_token
 
 
 def test_the_published_ones_are_there():
     grid = {f"augreg-{n}" for n in "none light1 light2 medium1 medium2 strong1 strong2".split()}
     paper = {"paper-jft", "paper-imagenet21k", "paper-imagenet", "paper-finetune"}
-    others = {"simple-vit", "simple-vit-linear", "deit", "small", "small-data", "scratch"}
+    others = {
+        "simple-vit",
+        "simple-vit-linear",
+        "deit",
+        "deit-distilled",
+        "small",
+        "small-data",
+        "scratch",
+    }
     assert set(list_recipes()) >= grid | paper | others
 
 

@@ -29,6 +29,7 @@ class Recipe:
     most_batch: images a step where the settings have no `batch_size`; fewer for few images.
     warmup: part of all epochs, where the settings have no warm-up.
     resolution: side of the image over the weights' own (at most 224 pixels).
+    needs: a setting that the user must give.
     stem: a named model of ours gets its convolutional stem (images of more than 16 pixels).
     """
 
@@ -43,6 +44,7 @@ class Recipe:
     most_batch: int | None = None
     warmup: float = 0.1
     resolution: float = 1.0
+    needs: str | None = None
     stem: bool = False
 
 
