@@ -132,7 +132,7 @@ def test_the_loss_of_a_step_is_deits_of_the_heads(model, kind):
     base = -np.sum(LABELS * log_softmax(of_labels), axis=1).mean()
     expected = deits_loss(base, of_teacher, known_teacher(IMAGES).numpy(), kind, 0.5, 3.0)
     data = tf.data.Dataset.from_tensors((IMAGES, LABELS)).repeat()
-    logs = trainer.fit(data, steps_per_epoch=1, verbose=0).history
+    logs = trainer.fit(data, steps_per_epoch=1, shuffle=False, verbose=0).history
     assert logs["loss"][0] == pytest.approx(expected, rel=1e-4)
     right = np.mean(answer.argmax(axis=1) == LABELS.argmax(axis=1))
     assert logs["accuracy"][0] == pytest.approx(right, abs=1e-6)
@@ -243,10 +243,10 @@ def test_a_student_answers_as_its_teacher_does(tmp_path, weak):
         ("taught", ("--teacher", str(weak), "--distillation-alpha", "1")),
     ):
         path = tmp_path / name
-        words = ("--model", "vit_mu2_distilled", "--epochs", "12", "--augment", "none", *more)
+        words = ("--model", "vit_mu2_distilled", "--epochs", "8", "--augment", "none", *more)
+        words += ("--learning-rate", "8e-3", "--batch-size", "32")
         assert cli.main([*SHORT, *words, "--output", str(path)]) == 0
         (ours, labels), (theirs, _) = classes(Run.open(path)), classes(Run.open(weak))
-        print(name, np.mean(ours == labels), np.mean(theirs == labels), np.mean(ours == theirs))
         agreement.append(np.mean(ours == theirs))
         # What validation counted is what the saved model answers.
         best = max(float(row["val_accuracy"]) for row in Run.open(path).read_history())
