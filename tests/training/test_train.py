@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import keras_vit
+from benchmarks.kills import same
 from training import cli
 from training.config import TrainConfig
 from training.data.augment import AUGMENTATIONS
@@ -32,6 +33,16 @@ def history(run: Run) -> list[dict]:
         {k: v for k, v in row.items() if k not in ("images_per_second", "minutes_left")}
         for row in run.read_history()
     ]
+
+
+def test_deterministic_gives_the_same_history_and_weights_twice(tmp_path):
+    """In processes of their own, as the switch is one of the whole process."""
+    flags = "--data digits --epochs 2 --deterministic --dropout 0.1 --drop-path 0.2 --mixup 0.2"
+    for name, seed in (("one", "0"), ("two", "0"), ("other", "1")):
+        words = [*TINY, *flags.split(), "--seed", seed, "--output", str(tmp_path / name)]
+        subprocess.run([sys.executable, "-m", "training", "train", *words], check=True)
+    assert same(tmp_path / "one", tmp_path / "two")
+    assert not same(tmp_path / "one", tmp_path / "other")
 
 
 def test_a_run_folder_holds_all_that_the_design_says(tiny_run):
