@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import tensorflow as tf
 
@@ -9,7 +10,6 @@ from keras_vit.config import UserError
 from training.data.pipeline import Part
 
 REPLICATED = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
-MOST_TASKS = 1024  # of SLURM on one machine
 SLURM_PORT = 8888  # of the first task of a machine; the next ones follow
 
 
@@ -100,10 +100,30 @@ def read_slurm(environment) -> tuple[list[str], int]:
     missing = [name for name in names if not environment.get(name)]
     if missing:
         raise UserError(f"{missing[0]} is not set: start the workers with srun")
-    resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
-        port_base=SLURM_PORT, gpus_per_node=MOST_TASKS, gpus_per_task=1, auto_set_gpu=False
-    )
-    return resolver.cluster_spec().job_tasks("worker"), int(environment["SLURM_PROCID"])
+    nodes, tasks = (environment[name] for name in names)
+    counts = []
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", tasks):  # 2(x3),1
+        counts += [int(count)] * int(times or 1)
+    workers = [
+        f"{node}:{SLURM_PORT + task}"
+        for node, count in zip(slurm_nodes(nodes), counts, strict=True)
+        for task in range(count)
+    ]
+    return workers, int(environment["SLURM_PROCID"])
+
+
+def slurm_nodes(text: str) -> list[str]:
+    """The names of "n[01-03,7],m", in SLURM's order, by which it numbers the tasks.
+
+    TensorFlow's own reader sorts them as words, n10 before n9.
+    """
+    names = []
+    for prefix, inside in re.findall(r"([^,\[\]]+)(?:\[([^\]]+)\])?", text):
+        for part in inside.split(","):
+            first, _, last = part.partition("-")
+            numbers = range(int(first), int(last or first) + 1) if first else [None]
+            names += [prefix if n is None else f"{prefix}{n:0{len(first)}d}" for n in numbers]
+    return names
 
 
 def tf_config(workers: list[str], index: int) -> dict:

@@ -29,18 +29,21 @@ def test_a_chief_of_tf_config_is_the_first():
         assert find_cluster(config(), {"TF_CONFIG": text}) == (WORKERS, index)
 
 
-def test_slurm_gives_a_worker_for_each_task(monkeypatch):
+@pytest.mark.parametrize(
+    ("nodes", "tasks", "expected"),
+    [
+        ("n[01-02]", "2(x2)", ["n01:8888", "n01:8889", "n02:8888", "n02:8889"]),
+        ("n[9-10],m", "1(x2),2", ["n9:8888", "n10:8888", "m:8888", "m:8889"]),
+        ("gpu-a[007,099-101]", "1(x4)", [f"gpu-a{n}:8888" for n in ("007", "099", "100", "101")]),
+    ],
+)
+def test_slurm_gives_a_worker_for_each_task_in_its_order(nodes, tasks, expected):
     environment = {
-        "SLURM_STEP_NODELIST": "n[01-02]",
-        "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-        "SLURM_STEP_NUM_TASKS": "4",
+        "SLURM_STEP_NODELIST": nodes,
+        "SLURM_STEP_TASKS_PER_NODE": tasks,
         "SLURM_PROCID": "3",
     }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    workers, index = find_cluster(config(), environment)
-    assert workers == ["n01:8888", "n01:8889", "n02:8888", "n02:8889"]
-    assert index == 3
+    assert find_cluster(config(), environment) == (expected, 3)
 
 
 @pytest.mark.parametrize(
