@@ -24,7 +24,7 @@ from training.run import Run
 RUN = "--data digits --model vit_mu4 --batch-size 128 --epochs 4 --dropout 0.1 --drop-path 0.1"
 RUN += " --ema 0.9 --early-stopping 3 --mixup 0.2 --checkpoint-every 4"
 STEPS, EPOCHS = 9, 4
-TIMES = {"images_per_second", "minutes_left"}
+TIMES = {"images_per_second", "minutes_left", "data_wait", "mfu"}
 
 # Runs `keras-vit train` and kills itself at the Nth call of a function: argv: place, N, words.
 CHILD = """

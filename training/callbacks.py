@@ -1,7 +1,6 @@
-"""What happens beside the steps: progress, saving, stopping."""
+"""What happens beside the steps: saving and stopping."""
 
 import signal
-import time
 
 import keras
 import numpy as np
@@ -20,57 +19,6 @@ class NonFiniteLoss(UserError):
     def __init__(self, step: int, message: str):
         super().__init__(message)
         self.step = step
-
-
-class Progress(keras.callbacks.Callback):
-    """Adds images_per_second, minutes_left and learning_rate to the progress bar and the history.
-
-    Put it before the callbacks that write the history.
-
-    Args:
-        batch_size: images a step.
-    """
-
-    def __init__(self, batch_size: int):
-        super().__init__()
-        self.batch_size = batch_size
-
-    def on_train_begin(self, logs=None):
-        self.start, self.done = time.monotonic(), 0
-        self.left = None
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if self.left is None:
-            self.left = (self.params["epochs"] - epoch) * self.params["steps"]
-        self.epoch_start, self.epoch_done = time.monotonic(), 0
-
-    def on_train_batch_end(self, batch, logs=None):
-        steps = self.model.steps_per_execution
-        self.left -= steps
-        if not self.model.replayed:
-            self.done += steps
-            self.epoch_done += steps
-        self._add(logs)
-
-    def on_epoch_end(self, epoch, logs=None):
-        self._add(logs)
-        logs["learning_rate"] = float(
-            keras.ops.convert_to_numpy(self.model.optimizer.learning_rate)
-        )
-
-    def on_test_begin(self, logs=None):
-        self.test_start = time.monotonic()
-
-    def on_test_end(self, logs=None):
-        # The validation of an epoch is not training time.
-        self.epoch_start += time.monotonic() - self.test_start
-
-    def _add(self, logs) -> None:
-        now = time.monotonic()
-        pace = self.epoch_done * self.batch_size / max(now - self.epoch_start, 1e-9)
-        logs["images_per_second"] = round(pace, 1)
-        left = (now - self.start) / max(self.done, 1) * self.left
-        logs["minutes_left"] = round(left / 60, 1)
 
 
 class History(keras.callbacks.Callback):

@@ -157,6 +157,18 @@ class TrainConfig:
     )
     mixup: float | None = setting(None, "Mixup alpha, 0 for none")
     cutmix: float | None = setting(None, "CutMix alpha, 0 for none")
+    peak_tflops: float | None = setting(
+        None,
+        "what one device can do at this precision, in 10^12 operations a second; adds mfu, the part"
+        " of it that the model's own operations use",
+        group="watching",
+    )
+    tensorboard_images: int = setting(
+        0, "augmented training images to show in TensorBoard when a run begins"
+    )
+    tensorboard_histograms: bool = setting(False, "histograms of all weights after each epoch")
+    wandb: str | None = setting(None, "project of Weights & Biases to log to, if installed")
+    mlflow: str | None = setting(None, "experiment of MLflow to log to, if installed")
     strategy: Literal["auto", "one", "mirrored", "multi_worker"] = setting(
         "auto",
         "devices: all GPUs of this machine, one, --devices of it, or several machines",
@@ -199,7 +211,7 @@ class TrainConfig:
     def __post_init__(self):
         check_positive(self, "epochs", "batch_size", "learning_rate", "early_stopping")
         check_positive(self, "devices", "accumulate", "steps_per_execution", "checkpoint_every")
-        check_positive(self, "keep_checkpoints", "repeated_augmentation")
+        check_positive(self, "keep_checkpoints", "repeated_augmentation", "peak_tflops")
         if (self.resume or self.resume_weights_only) and self.output is None:
             raise ValueError("resume needs output, the run folder to go on with")
         if self.resume and self.resume_weights_only:
@@ -211,7 +223,7 @@ class TrainConfig:
         check_rates(self, "dropout", "drop_path", "patch_dropout", "ema", "label_smoothing")
         check_rates(self, "max_skipped")
         check_at_least_zero(self, "warmup_epochs", "warmup_steps", "weight_decay", "clip_norm")
-        check_at_least_zero(self, "randaugment", "randaugment_layers")
+        check_at_least_zero(self, "randaugment", "randaugment_layers", "tensorboard_images")
         if self.warmup_epochs is not None and self.warmup_steps is not None:
             raise ValueError("warmup_epochs and warmup_steps cannot be combined")
         check_distillation(self)
@@ -220,6 +232,10 @@ class TrainConfig:
             raise ValueError(f"layer_decay={self.layer_decay} must be more than 0 and at most 1")
         if self.freeze not in ("none", "backbone") and not self.freeze.isdecimal():
             raise ValueError(f"freeze={self.freeze!r} must be none, backbone or a number of blocks")
+        if self.peak_tflops and self.freeze != "none":
+            raise ValueError(
+                f"peak_tflops counts the training of all weights, not freeze={self.freeze}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from training.callbacks import (
     EarlyStopping,
     History,
     NonFiniteLoss,
-    Progress,
     SaveBest,
 )
 from training.config import TrainConfig
@@ -26,6 +25,7 @@ from training.resume import restore
 from training.run import Run
 from training.signals import Signals, Stopped, listening
 from training.trainer import Trainer
+from training.watching import make_progress, make_trackers
 
 MOST_LEFT_OUT = 10  # batches after one checkpoint: more are no bad batches but a bad setting
 START = {"epoch": 0, "steps": 0, "left_out": [], "callbacks": {}, "finished": False}
@@ -130,12 +130,15 @@ def make_callbacks(job: Fit, facts: dict, signals: Signals) -> list[keras.callba
     config, run, writes = job.config, job.run, job.part.index == 0
     history, best = History(run, writes), SaveBest(run, writes)
     others = {"history": history, "best": best}
-    callbacks = [Progress(config.batch_size)]
+    callbacks = [make_progress(config, job.trainer, job.steps)]
     if config.ema:
         callbacks.append(Averaging())
     callbacks += [best, history]
     if writes:
-        callbacks.append(keras.callbacks.TensorBoard(run.logs_path, write_graph=False))
+        trackers, histograms = make_trackers(config, run.path), config.tensorboard_histograms
+        board = keras.callbacks.TensorBoard(run.logs_path, int(histograms), write_graph=False)
+        others |= trackers
+        callbacks += [board, *trackers.values()]
     if config.early_stopping is not None:
         others["early_stopping"] = EarlyStopping(
             "val_accuracy", mode="max", patience=config.early_stopping, verbose=int(writes)

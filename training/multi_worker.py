@@ -64,9 +64,9 @@ class ReplicatedModel(keras.Model):
 
         @tf.function(reduce_retracing=True)
         def several(iterator):
-            logs = one(next(iterator))
+            logs = one(self.fetch(iterator.get_next))
             for _ in tf.range(self.steps_per_execution - 1):
-                batch = iterator.get_next_as_optional()
+                batch = self.fetch(iterator.get_next_as_optional, after=logs)
                 if not batch.has_value():
                     break
                 logs = one(batch.get_value())
@@ -74,7 +74,7 @@ class ReplicatedModel(keras.Model):
 
         @tf.function(reduce_retracing=True)
         def single(iterator):
-            return one(next(iterator))
+            return one(self.fetch(iterator.get_next))
 
         def run(iterator):
             if not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator)):
@@ -82,6 +82,10 @@ class ReplicatedModel(keras.Model):
             return single(iterator) if self.steps_per_execution == 1 else several(iterator)
 
         return run
+
+    def fetch(self, get, after=()):
+        """The next batch of an iterator, `get()`, in the graph of a step; `after` are logs."""
+        return get()
 
     def _local(self, value):
         """The part of this machine's first replica."""

@@ -11,6 +11,7 @@ from training.run import Run
 
 # May differ between the first and the second half of a run without changing its numbers.
 FREE = ("checkpoint_every", "keep_checkpoints", "on_nan", "cache", "max_skipped", "data_dir")
+FREE += ("peak_tflops", "tensorboard_images", "tensorboard_histograms", "wandb", "mlflow")
 
 
 def check_same_run(run: Run, settings: dict, facts: dict, class_names) -> None:

@@ -35,6 +35,7 @@ from training.progressive import make_stages, staged
 from training.resume import check_same_run, restore_weights
 from training.run import Run, check_free, unused_path
 from training.trainer import Trainer
+from training.watching import check_trackers, write_images
 
 # Where and how often to save, and on which devices: another place may go on with the same run.
 NOT_OF_THE_RUN = (
@@ -59,6 +60,8 @@ def main(config: TrainConfig) -> None:
     warnings.simplefilter("ignore", WeightsWarning)  # the report says the same in its place
     part = part_of(strategy)
     chief = part.index == 0
+    if chief:
+        check_trackers(config)
     before = find_run(config) if config.output else None  # ahead of the work of reading the data
     source = open_source(
         config.data,
@@ -88,6 +91,7 @@ def main(config: TrainConfig) -> None:
     run = before or open_run(config, source, chief)
     if chief and not (before and config.resume):
         write_facts(run, settings, facts, source, preprocess)
+        show_images(run, config, source, preprocess, steps)
     if config.resume_weights_only:
         start_from_weights(run, trainer, chief)
 
@@ -135,6 +139,14 @@ def training_batches(config: TrainConfig, source: Source, preprocess, steps: int
         )
 
     return lambda entry: staged(make_stages(config, steps), entry, of_size)
+
+
+def show_images(run: Run, config: TrainConfig, source: Source, preprocess, steps: int) -> None:
+    """Put the first training images where TensorBoard finds them, if any are asked for."""
+    if config.tensorboard_images:
+        uncached = replace(config, cache=False)  # of the few that are shown, not of all
+        batches = training_batches(uncached, source, preprocess, steps, Part())(Entry())
+        write_images(run.logs_path, batches, preprocess, config.tensorboard_images)
 
 
 def find_run(config: TrainConfig) -> Run | None:

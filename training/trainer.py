@@ -32,6 +32,7 @@ class Trainer(ReplicatedModel):
     steps_to_replay: steps of the first epoch that a checkpoint already holds; `fit` passes over
         them without data.
     replayed: whether the last step was such a one.
+    waited: float64 variable, seconds that steps waited for their batches, validation's too.
     """
 
     def prepare(self, accumulate: int = 1, choose=None, distillation=None):
@@ -45,6 +46,7 @@ class Trainer(ReplicatedModel):
             tf.Variable(value, trainable=False, dtype=dtype, aggregation=first)
             for value, dtype in [(0, "int64"), (-1, "int64"), (0.0, "float32"), (0.0, "float32")]
         )
+        self.waited = tf.Variable(0.0, trainable=False, dtype="float64", aggregation=first)
         return self
 
     def start_at(self, step: int, replayed: int):
@@ -108,6 +110,15 @@ class Trainer(ReplicatedModel):
             return dict(passed)
 
         self.train_function = train_or_replay
+
+    def fetch(self, get, after=()):
+        with tf.control_dependencies(tf.nest.flatten(after)):  # else it overlaps the step before
+            start = tf.timestamp()
+        with tf.control_dependencies([start]):
+            batch = get()
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            self.waited.assign_add(tf.timestamp() - start)
+        return batch
 
     def _symbolic_build(self, iterator=None, data_batch=None):
         images, *rest = data_batch  # these may be of another size than the model's own

@@ -12,7 +12,6 @@ from training.callbacks import (
     EarlyStopping,
     History,
     NonFiniteLoss,
-    Progress,
     SaveBest,
     bare,
 )
@@ -22,6 +21,7 @@ from training.optimizer import SGD
 from training.run import Run
 from training.signals import Signals, Stopped
 from training.trainer import Trainer
+from training.watching import Progress
 
 CONFIG = TrainConfig(keep_checkpoints=2, checkpoint_every=2)
 

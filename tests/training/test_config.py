@@ -15,6 +15,8 @@ WRONG = [
     ("clip_norm", -1.0, "at least 0"),
     ("warmup_steps", -1, "at least 0"),
     ("randaugment_layers", -1, "at least 0"),
+    ("peak_tflops", 0.0, "greater than 0"),
+    ("tensorboard_images", -1, "at least 0"),
     ("early_stopping", 0, "greater than 0"),
     ("dropout", 1.0, "at least 0 and less than 1"),
     ("drop_path", -0.1, "at least 0 and less than 1"),

@@ -20,7 +20,8 @@ FLAGS = {
         --early-stopping --precision --seed --teacher --distillation --distillation-alpha
         --distillation-tau --progressive --resize --crop-fraction --interpolation --augment --flip
         --crop-scale --randaugment --randaugment-layers --color-jitter --erasing
-        --repeated-augmentation --mixup --cutmix --strategy --devices --cluster --task --accumulate
+        --repeated-augmentation --mixup --cutmix --peak-tflops --tensorboard-images
+        --tensorboard-histograms --wandb --mlflow --strategy --devices --cluster --task --accumulate
         --remat --steps-per-execution --dry-run --output --overwrite --resume --resume-weights-only
         --checkpoint-every --keep-checkpoints --on-nan --deterministic
     """,

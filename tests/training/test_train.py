@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 import keras_vit
-from benchmarks.kills import same
+from benchmarks.kills import rows, same
 from training import cli
 from training.config import TrainConfig
 from training.data.augment import AUGMENTATIONS
@@ -29,10 +29,7 @@ def train(path, *flags) -> Run:
 
 def history(run: Run) -> list[dict]:
     """history.csv without the columns that are times."""
-    return [
-        {k: v for k, v in row.items() if k not in ("images_per_second", "minutes_left")}
-        for row in run.read_history()
-    ]
+    return rows(run.path)
 
 
 def test_deterministic_gives_the_same_history_and_weights_twice(tmp_path):

@@ -145,7 +145,7 @@ def test_a_trained_run_goes_out_to_timm(npz, tmp_path, capsys):
     [
         ("--weights nothing.npz", "weights 'nothing.npz' do not exist"),
         ("--weights {npz} --model vit_ti4", "does not fit the model (the file's model has hidden"),
-        ("--recipe large", "'large' must be one of scratch, small, paper-finetune"),
+        ("--recipe large", "recipe='large' is unknown; there are augreg-light1"),
         ("--weights {npz} --image-size 10", "a height of 8 or 12 would fit"),
     ],
 )
