@@ -224,8 +224,7 @@ class TrainConfig:
         check_rates(self, "max_skipped")
         check_at_least_zero(self, "warmup_epochs", "warmup_steps", "weight_decay", "clip_norm")
         check_at_least_zero(self, "randaugment", "randaugment_layers", "tensorboard_images")
-        if self.warmup_epochs is not None and self.warmup_steps is not None:
-            raise ValueError("warmup_epochs and warmup_steps cannot be combined")
+        check_warmup(self)
         check_distillation(self)
         check_seed(self)
         if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
@@ -412,6 +411,11 @@ def check_positive(config, *names) -> None:
 
 def check_at_least_zero(config, *names) -> None:
     _check(config, names, lambda value: value >= 0, "at least 0")
+
+
+def check_warmup(config) -> None:
+    if config.warmup_epochs is not None and config.warmup_steps is not None:
+        raise ValueError("warmup_epochs and warmup_steps cannot be combined")
 
 
 def check_distillation(config) -> None:

@@ -66,7 +66,7 @@ class ReplicatedModel(keras.Model):
         def several(iterator):
             logs = one(self.fetch(iterator.get_next))
             for _ in tf.range(self.steps_per_execution - 1):
-                batch = self.fetch(iterator.get_next_as_optional, after=logs)
+                batch = self.fetch(iterator.get_next_as_optional)
                 if not batch.has_value():
                     break
                 logs = one(batch.get_value())
@@ -83,8 +83,8 @@ class ReplicatedModel(keras.Model):
 
         return run
 
-    def fetch(self, get, after=()):
-        """The next batch of an iterator, `get()`, in the graph of a step; `after` are logs."""
+    def fetch(self, get):
+        """The next batch of an iterator, `get()`, in the graph that takes a step with it."""
         return get()
 
     def _local(self, value):

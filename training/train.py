@@ -54,9 +54,7 @@ DEFAULTS = {field.name: field.default for field in fields(TrainConfig)}
 
 def main(config: TrainConfig) -> None:
     strategy = make_strategy(config)  # before anything else of TensorFlow
-    keras.utils.set_random_seed(config.seed)
-    if config.deterministic:
-        tf.config.experimental.enable_op_determinism()
+    seed_all(config)
     warnings.simplefilter("ignore", WeightsWarning)  # the report says the same in its place
     part = part_of(strategy)
     chief = part.index == 0
@@ -116,6 +114,12 @@ def main(config: TrainConfig) -> None:
     )
     if chief:
         closing_words(run)
+
+
+def seed_all(config: TrainConfig) -> None:
+    keras.utils.set_random_seed(config.seed)
+    if config.deterministic:
+        tf.config.experimental.enable_op_determinism()
 
 
 def training_batches(config: TrainConfig, source: Source, preprocess, steps: int, part: Part):

@@ -111,9 +111,8 @@ class Trainer(ReplicatedModel):
 
         self.train_function = train_or_replay
 
-    def fetch(self, get, after=()):
-        with tf.control_dependencies(tf.nest.flatten(after)):  # else it overlaps the step before
-            start = tf.timestamp()
+    def fetch(self, get):
+        start = tf.timestamp()  # steps of one graph follow each other, as they change variables
         with tf.control_dependencies([start]):
             batch = get()
         with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):

@@ -24,8 +24,8 @@ class Progress(keras.callbacks.Callback):
     steps waited for their batches; with `flops` mfu, the model FLOPs utilisation (Chowdhery et al.
     2022, appendix B). At the end of an epoch also learning_rate.
 
-    With `steps_per_execution` a GPU may still work on a step while the program waits for the next
-    batch: there data_wait is the most that it can be.
+    Between the steps of one execution a GPU may still work while the program waits for a batch:
+    with `steps_per_execution` data_wait is the most that it can be.
 
     Put it before the callbacks that write the history.
 
@@ -79,14 +79,14 @@ class Progress(keras.callbacks.Callback):
         return np.array([time.monotonic(), self.model.waited.numpy()])
 
     def _add(self, logs) -> None:
-        now = self._clock()
-        seconds, waited = np.maximum(now - self.epoch_start, (1e-9, 0.0))
+        seconds, waited = (float(value) for value in self._clock() - self.epoch_start)
+        seconds = max(seconds, 1e-9)
         pace = self.epoch_done * self.batch_size / seconds
         logs["images_per_second"] = round(pace, 1)
         logs["data_wait"] = round(waited / seconds, 4)
         if self.flops:
             logs["mfu"] = round(pace * self.flops(self.epoch) / self.peak_flops, 4)
-        left = (now[0] - self.start) / max(self.done, 1) * self.left
+        left = (time.monotonic() - self.start) / max(self.done, 1) * self.left
         logs["minutes_left"] = round(left / 60, 1)
 
 

@@ -88,8 +88,8 @@ def test_images_are_shown_with_the_colours_that_they_have(tmp_path):
         np.testing.assert_allclose(pixels / 255, images[number], atol=1 / 255)
 
 
-def waiting(milliseconds, replicas=1, steps_per_execution=1) -> dict:
-    """The last logs of three epochs of 6 steps whose batches take so long to come."""
+def waiting(milliseconds, replicas=1, steps_per_execution=1, held_out=None) -> dict:
+    """The last logs of two epochs of 12 steps whose batches take so long to come."""
     config = TrainConfig(strategy="mirrored", devices=replicas) if replicas > 1 else None
     strategy = make_strategy(config) if config else tf.distribute.get_strategy()
     with strategy.scope():
@@ -97,12 +97,12 @@ def waiting(milliseconds, replicas=1, steps_per_execution=1) -> dict:
         trainer = Trainer(inputs, keras.layers.Dense(2)(inputs)).prepare()
         trainer.compile("sgd", "mse", steps_per_execution=steps_per_execution)
     data = tf.data.Dataset.from_tensors((np.ones((4, 3)), np.ones((4, 2)))).repeat()
-    held_out = data.take(2).apply(testing.sleep(150_000))  # waits that do not count
+    if held_out:
+        held_out = distribute(strategy, data.take(2).apply(testing.sleep(1000 * held_out)), 4)
     data = data.apply(testing.sleep(1000 * milliseconds))
     logs = trainer.fit(
-        distribute(strategy, data, 4), steps_per_epoch=6, epochs=3, verbose=0, shuffle=False,
-        validation_data=distribute(strategy, held_out, 4), validation_steps=2,
-        callbacks=[Progress(4)],
+        distribute(strategy, data, 4), steps_per_epoch=12, epochs=2, verbose=0, shuffle=False,
+        validation_data=held_out, validation_steps=2, callbacks=[Progress(4)],
     ).history  # fmt: skip
     return {name: values[-1] for name, values in logs.items()}
 
@@ -113,10 +113,8 @@ def test_steps_that_wait_for_slow_data_are_seen(replicas, steps):
     assert waiting(0, replicas, steps)["data_wait"] < 0.5
 
 
-def test_waiting_is_a_share_of_the_time_that_training_took():
-    logs = waiting(40)
-    seconds = 6 * 4 / logs["images_per_second"]
-    assert logs["data_wait"] * seconds == pytest.approx(6 * 0.04, rel=0.3)
+def test_the_waits_of_validation_are_not_those_of_training():
+    assert waiting(0, held_out=200)["data_wait"] < 0.5
 
 
 def test_each_stage_of_progressive_resizing_has_its_own_operations():
