@@ -206,7 +206,9 @@ class TrainConfig:
     on_nan: Literal["stop", "rollback"] = setting(
         "stop", "when the loss is not finite; rollback: to the last checkpoint, without that batch"
     )
-    deterministic: bool = setting(False, "the same numbers every time on a GPU too, slower")
+    deterministic: bool = setting(
+        False, "the same numbers every time on a GPU too, slower; without data_wait"
+    )
 
     def __post_init__(self):
         check_positive(self, "epochs", "batch_size", "learning_rate", "early_stopping")

@@ -30,7 +30,7 @@ def make_trainer(
     student = with_heads(model) if distillation else model
     choose = choose_stage(student, make_stages(config, steps))
     trainer = Trainer(model.inputs, model.outputs, name=model.name)
-    trainer.prepare(config.accumulate, choose, distillation)
+    trainer.prepare(config.accumulate, choose, distillation, timed=not config.deterministic)
     optimizer = make_optimizer(config, model, make_schedule(config, steps))
     if config.precision == "float16":
         optimizer = keras.optimizers.LossScaleOptimizer(optimizer)

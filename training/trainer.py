@@ -32,10 +32,11 @@ class Trainer(ReplicatedModel):
     steps_to_replay: steps of the first epoch that a checkpoint already holds; `fit` passes over
         them without data.
     replayed: whether the last step was such a one.
-    waited: float64 variable, seconds that steps waited for their batches, validation's too.
+    waited: float64 variable, seconds that steps waited for their batches, validation's too; None
+        if not `timed`: TensorFlow refuses its clock among deterministic operations.
     """
 
-    def prepare(self, accumulate: int = 1, choose=None, distillation=None):
+    def prepare(self, accumulate: int = 1, choose=None, distillation=None, timed: bool = True):
         """Set what a functional constructor does not take; returns itself."""
         self.accumulate = accumulate
         self.choose = choose or (lambda images, function: function(self, images))
@@ -46,7 +47,8 @@ class Trainer(ReplicatedModel):
             tf.Variable(value, trainable=False, dtype=dtype, aggregation=first)
             for value, dtype in [(0, "int64"), (-1, "int64"), (0.0, "float32"), (0.0, "float32")]
         )
-        self.waited = tf.Variable(0.0, trainable=False, dtype="float64", aggregation=first)
+        wait = tf.Variable(0.0, trainable=False, dtype="float64", aggregation=first)
+        self.waited = wait if timed else None
         return self
 
     def start_at(self, step: int, replayed: int):
@@ -112,6 +114,8 @@ class Trainer(ReplicatedModel):
         self.train_function = train_or_replay
 
     def fetch(self, get):
+        if self.waited is None:
+            return get()
         start = tf.timestamp()  # steps of one graph follow each other, as they change variables
         with tf.control_dependencies([start]):
             batch = get()

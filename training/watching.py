@@ -25,7 +25,7 @@ class Progress(keras.callbacks.Callback):
     2022, appendix B). At the end of an epoch also learning_rate.
 
     Between the steps of one execution a GPU may still work while the program waits for a batch:
-    with `steps_per_execution` data_wait is the most that it can be.
+    with `steps_per_execution` data_wait is the most that it can be. `deterministic` has none.
 
     Put it before the callbacks that write the history.
 
@@ -76,14 +76,16 @@ class Progress(keras.callbacks.Callback):
 
     def _clock(self) -> np.ndarray:
         """(now, how long all steps so far have waited), in seconds."""
-        return np.array([time.monotonic(), self.model.waited.numpy()])
+        waited = self.model.waited
+        return np.array([time.monotonic(), 0.0 if waited is None else waited.numpy()])
 
     def _add(self, logs) -> None:
         seconds, waited = (float(value) for value in self._clock() - self.epoch_start)
         seconds = max(seconds, 1e-9)
         pace = self.epoch_done * self.batch_size / seconds
         logs["images_per_second"] = round(pace, 1)
-        logs["data_wait"] = round(waited / seconds, 4)
+        if self.model.waited is not None:
+            logs["data_wait"] = round(waited / seconds, 4)
         if self.flops:
             logs["mfu"] = round(pace * self.flops(self.epoch) / self.peak_flops, 4)
         left = (time.monotonic() - self.start) / max(self.done, 1) * self.left
