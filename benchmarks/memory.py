@@ -46,23 +46,9 @@ def main():
 
 def measure(name: str, pixels: int, batch: int, remat: str) -> tuple[float, float, float]:
     """(peak above the built model MB, peak of the process MB, median seconds a step)."""
-    import keras
     import numpy as np
 
-    import keras_vit
-    from training.trainer import Trainer
-
-    model = keras_vit.create_model(name, image_size=pixels, num_classes=10, remat=remat)
-    trainer = Trainer(model.inputs, model.outputs).prepare()
-    count = len(model.trainable_variables)
-    from training.optimizer import AdamW
-
-    trainer.compile(
-        AdamW([1.0] * count, [0.0] * count),
-        keras.losses.CategoricalCrossentropy(from_logits=True),
-        auto_scale_loss=False,
-    )
-    trainer.optimizer.build(trainer.trainable_variables)
+    trainer = make_trainer(name, image_size=pixels, remat=remat)
     images = np.zeros((batch, pixels, pixels, 3), "float32")
     labels = np.eye(10, dtype="float32")[np.zeros(batch, int)]
     before, times = peak(), []
@@ -71,6 +57,26 @@ def measure(name: str, pixels: int, batch: int, remat: str) -> tuple[float, floa
         trainer.train_on_batch(images, labels)
         times.append(time.monotonic() - start)
     return peak() - before, peak(), statistics.median(times[1:])
+
+
+def make_trainer(name: str, **settings):
+    """A built and compiled trainer of a model for ten classes."""
+    import keras
+
+    import keras_vit
+    from training.optimizer import AdamW
+    from training.trainer import Trainer
+
+    model = keras_vit.create_model(name, num_classes=10, **settings)
+    trainer = Trainer(model.inputs, model.outputs).prepare()
+    count = len(model.trainable_variables)
+    trainer.compile(
+        AdamW([1.0] * count, [0.0] * count),
+        keras.losses.CategoricalCrossentropy(from_logits=True),
+        auto_scale_loss=False,
+    )
+    trainer.optimizer.build(trainer.trainable_variables)
+    return trainer
 
 
 def peak() -> float:

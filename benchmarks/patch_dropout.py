@@ -8,18 +8,17 @@ Both models take steps in turn in one process; printed are the medians and their
 import statistics
 import time
 
-import keras
 import numpy as np
 
-import keras_vit
-from training.optimizer import AdamW
-from training.trainer import Trainer
+from benchmarks.memory import make_trainer
 
 BATCH, ROUNDS = 16, 12
 
 
 def main():
-    trainers = {rate: make_trainer(rate) for rate in (0.0, 0.5)}
+    trainers = {
+        rate: make_trainer("vit_s16", image_size=224, patch_dropout=rate) for rate in (0.0, 0.5)
+    }
     times = {rate: [] for rate in trainers}
     images = np.random.default_rng(0).normal(size=(BATCH, 224, 224, 3)).astype("float32")
     labels = np.eye(10, dtype="float32")[np.zeros(BATCH, int)]
@@ -31,19 +30,6 @@ def main():
     whole, half = (statistics.median(times[rate][1:]) for rate in (0.0, 0.5))
     print(f"images a second: {BATCH / whole:.1f} with all patches, {BATCH / half:.1f} with half")
     print(f"ratio {whole / half:.2f}")
-
-
-def make_trainer(rate: float) -> Trainer:
-    model = keras_vit.create_model("vit_s16", image_size=224, num_classes=10, patch_dropout=rate)
-    trainer = Trainer(model.inputs, model.outputs).prepare()
-    count = len(model.trainable_variables)
-    trainer.compile(
-        AdamW([1.0] * count, [0.0] * count),
-        keras.losses.CategoricalCrossentropy(from_logits=True),
-        auto_scale_loss=False,
-    )
-    trainer.optimizer.build(trainer.trainable_variables)
-    return trainer
 
 
 if __name__ == "__main__":

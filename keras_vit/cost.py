@@ -11,8 +11,8 @@ def count_params(config: ViTConfig | MixerConfig) -> int:
     if isinstance(config, MixerConfig):
         features = patch_height * patch_width * config.in_channels
         return _mixer_params(config, num_patches, features)
-    stem, channels = _stem_params(config)
-    features = patch_height * patch_width * channels
+    stem = sum(k * k * i * o + 2 * o for _, k, i, o in stem_convolutions(config))
+    features = patch_height * patch_width * _stem_channels(config)
     return stem + _vit_params(config, num_patches, features)
 
 
@@ -45,22 +45,38 @@ def _vit_params(config: ViTConfig, num_patches: int, features: int) -> int:
     return total
 
 
-def _stem_params(config: ViTConfig) -> tuple[int, int]:
-    """Weights of the ResNet stem and the channels of its feature map."""
+def stem_convolutions(config: ViTConfig):
+    """Each convolution of the ResNet stem: (rows, columns) of its output, kernel, inputs, outputs.
+
+    The last one's outputs are the channels of the feature map. Each has a normalisation.
+    """
     if config.stem_layers is None:
-        return 0, config.in_channels
+        return
     width = int(64 * config.stem_width)
-    total, channels = 7 * 7 * config.in_channels * width + 2 * width, width
+    size = tuple(-(-side // 2) for side in config.image_size)
+    yield size, 7, config.in_channels, width
+    size, channels = _half(size), width  # a pooling
     for stage, units in enumerate(config.stem_layers):
         inner = width * 2**stage
         outer = 4 * inner
-        for _ in range(units):
-            if channels != outer:
-                total += channels * outer + 2 * outer
-            total += channels * inner + 9 * inner * inner + inner * outer
-            total += 2 * (inner + inner + outer)
+        for unit in range(units):
+            yield size, 1, channels, inner
+            if stage > 0 and unit == 0:
+                size = _half(size)
+            if unit == 0:
+                yield size, 1, channels, outer  # beside the others
+            yield size, 3, inner, inner
+            yield size, 1, inner, outer
             channels = outer
-    return total, channels
+
+
+def _half(size: tuple[int, int]) -> tuple[int, int]:
+    return -(-size[0] // 2), -(-size[1] // 2)
+
+
+def _stem_channels(config: ViTConfig) -> int:
+    """Channels of what the patches are cut from."""
+    return [config.in_channels, *(outputs for *_, outputs in stem_convolutions(config))][-1]
 
 
 def _mixer_params(config: MixerConfig, num_patches: int, features: int) -> int:
@@ -82,13 +98,17 @@ def count_flops(config: ViTConfig | MixerConfig, training: bool = False) -> int:
     if isinstance(config, MixerConfig):
         features = patch_height * patch_width * config.in_channels
         return 2 * _mixer_products(config, num_patches, features)
-    stem, channels = _stem_products(config)
-    features = patch_height * patch_width * channels
-    kept = num_patches
-    if training:
-        kept = max(1, int(num_patches * (1.0 - config.patch_dropout)))
+    stem = sum(h * w * k * k * i * o for (h, w), k, i, o in stem_convolutions(config))
+    features = patch_height * patch_width * _stem_channels(config)
+    kept = kept_patches(config) if training else num_patches
     embedding = num_patches * features * config.hidden_size
     return 2 * (stem + embedding + _vit_products(config, kept))
+
+
+def kept_patches(config: ViTConfig) -> int:
+    """How many of an image's patches `PatchDropout` keeps in training."""
+    rows, columns = config.grid_size
+    return max(1, int(rows * columns * (1.0 - config.patch_dropout)))
 
 
 def _vit_products(config: ViTConfig, num_patches: int) -> int:
@@ -105,27 +125,6 @@ def _vit_products(config: ViTConfig, num_patches: int) -> int:
     if config.representation_size:
         head += pooled * width
     return total + head * (tokens if config.pooling == "none" else 1)
-
-
-def _stem_products(config: ViTConfig) -> tuple[int, int]:
-    """Multiply-adds of the ResNet stem and the channels of its feature map."""
-    if config.stem_layers is None:
-        return 0, config.in_channels
-    width = int(64 * config.stem_width)
-    height, breadth = (-(-side // 2) for side in config.image_size)
-    total, channels = height * breadth * 7 * 7 * config.in_channels * width, width
-    height, breadth = -(-height // 2), -(-breadth // 2)
-    for stage, units in enumerate(config.stem_layers):
-        inner = width * 2**stage
-        outer = 4 * inner
-        for unit in range(units):
-            total += height * breadth * channels * inner
-            if stage > 0 and unit == 0:
-                height, breadth = -(-height // 2), -(-breadth // 2)
-            projection = channels * outer if unit == 0 else 0
-            total += height * breadth * (9 * inner * inner + inner * outer + projection)
-            channels = outer
-    return total, channels
 
 
 def _mixer_products(config: MixerConfig, num_patches: int, features: int) -> int:

@@ -22,6 +22,7 @@ from training.flags import (
     is_positional,
     nearest,
     place,
+    values_of,
     yaml_flags,
 )
 
@@ -95,7 +96,7 @@ def parse(argv: list[str]):
         parser.print_help()
         raise SystemExit(0)
     values, unknown = parser.parse_known_args(with_yaml(argv))
-    values = {key: tuple(v) if isinstance(v, list) else v for key, v in vars(values).items()}
+    values = values_of(values)
     if values.pop("version"):
         print(f"keras-vit {version('keras-vit')}")
         raise SystemExit(0)

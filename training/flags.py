@@ -114,6 +114,11 @@ def read_value(kind, word: str):
     return value
 
 
+def values_of(namespace: argparse.Namespace) -> dict:
+    """What a parser found, by name, many values as a tuple."""
+    return {key: tuple(v) if isinstance(v, list) else v for key, v in vars(namespace).items()}
+
+
 def yaml_flags(path: str, config_class) -> list[str]:
     """The flags that a YAML file stands for. Raises: UsageError that names the file."""
     return words_of(read_yaml(path), path, config_class)

@@ -71,3 +71,12 @@ def test_recomputing_needs_less():
         for remat in ("none", "attention", "block")
     ]
     assert found[0] > found[1] > 2 * found[2]
+
+
+def test_smaller_images_of_the_first_stages_cost_less(capsys):
+    words = ("--epochs", "2")
+    spent = [
+        float(re.search(r"training ([\d.e-]+) GFLOPs", plan["Compute"])[1])
+        for plan in (plan_of(capsys, *words), plan_of(capsys, *words, "--progressive", "4"))
+    ]
+    assert 0.5 * spent[0] < spent[1] < 0.8 * spent[0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from keras_vit.config import UserError
 from training.config import TrainConfig
-from training.flags import Parser, UsageError, add_flags, nearest, read_yaml, words_of
+from training.flags import Parser, UsageError, add_flags, nearest, read_yaml, values_of, words_of
 
 FOLDER = Path(__file__).parent
 
@@ -86,7 +86,6 @@ def _typed(settings: dict, path: Path) -> dict:
     """Values as on the command line, with its checks."""
     parser = Parser(prog=str(path), add_help=False, allow_abbrev=False)
     add_flags(parser, TrainConfig)
-    values = vars(parser.parse_args(words_of(settings, str(path), TrainConfig)))
-    values = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    values = values_of(parser.parse_args(words_of(settings, str(path), TrainConfig)))
     TrainConfig(**values)
     return {name: values[name] for name in settings}
