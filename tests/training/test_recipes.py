@@ -157,6 +157,7 @@ def test_a_recipe_of_ones_own(tmp_path):
         ("source: me\nexpected: much\nepochs: x", "must be a whole number"),
         ("source: me\nexpected: much\nepochs: 0", "epochs=0 must be greater than 0"),
         ("epochs: 3", "says no source"),
+        ("1: 3", "no setting '1'"),
         ("base: deti", "did you mean deit?"),
     ],
 )

@@ -68,7 +68,7 @@ def find_recipe(name: str) -> Recipe:
 
 
 def _read(path: Path) -> Recipe:
-    content = {key.replace("-", "_"): value for key, value in read_yaml(str(path)).items()}
+    content = {str(key).replace("-", "_"): value for key, value in read_yaml(str(path)).items()}
     base = content.pop("base", None)
     known = {item.name for item in fields(Recipe)} - {"settings"}
     own = {key: value for key, value in content.items() if key in known}
