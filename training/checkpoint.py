@@ -5,8 +5,6 @@ A state is arrays (weights, optimizer, metrics) and facts (JSON): see `training/
 
 import json
 import os
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +67,7 @@ def load(path: Path) -> tuple[dict[str, np.ndarray], dict]:
         with np.load(path) as file:
             arrays = {name: file[name] for name in file.files}
         return arrays, json.loads(arrays.pop(FACTS).tobytes())
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # what zipfile raises follows from the byte that is wrong
         raise UserError(f"{path} is not whole: {error}") from error
 
 
